@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("package", ["conversion", "gateway", "sessions", "tools"])
+@pytest.mark.parametrize("package", ["conversion", "gateway", "host", "mcp", "sessions", "tools"])
 def test_every_public_name_is_there_and_no_other(package: str) -> None:
     """
     Each name of `__all__` can be read and is kept; any other is the usual error.

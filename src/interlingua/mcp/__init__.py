@@ -1,9 +1,9 @@
 """The Model Context Protocol: tools from MCP servers, and our tools as an MCP server. Requires the extra `mcp`."""
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from ..values.errors import InterlinguaError
+from ..values.lazy import by_module, lazy_names
 
 if TYPE_CHECKING:
     from .client import ServerPrompt, ServerResource, ServerTools, mcp_tools
@@ -14,44 +14,30 @@ if TYPE_CHECKING:
     from .stdio import HttpServer, StdioServer
 
 # Loaded on first use: the official package is large.
-_LATER = {
-    "Argument": "offering",
-    "Elicitation": "connection",
-    "HttpServer": "stdio",
-    "OAuth": "oauth",
-    "Prompt": "offering",
-    "Resource": "offering",
-    "ServerPrompt": "client",
-    "ServerResource": "client",
-    "ServerTools": "client",
-    "StdioServer": "stdio",
-    "approve_by_asking": "server",
-    "current_session": "server",
-    "log": "server",
-    "make_server": "server",
-    "mcp_tools": "client",
-    "serve_http": "server",
-    "serve_stdio": "server",
-}
+_LATER = by_module(
+    {
+        "client": "ServerPrompt ServerResource ServerTools mcp_tools",
+        "connection": "Elicitation",
+        "oauth": "OAuth",
+        "offering": "Argument Prompt Resource",
+        "server": "approve_by_asking current_session log make_server serve_http serve_stdio",
+        "stdio": "HttpServer StdioServer",
+    }
+)
 
 
 if not TYPE_CHECKING:  # for type checkers every name exists
+    _find = lazy_names(__name__, _LATER)
 
     def __getattr__(name: str) -> Any:
-        module = _LATER.get(name)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            found = importlib.import_module(f".{module}", __name__)
+            return _find(name)
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("interlingua"):
                 raise
             raise InterlinguaError(
                 f'MCP needs a package that is not installed ({error.name}); pip install "interlingua[mcp]"'
             ) from None
-        value = getattr(found, name)
-        globals()[name] = value
-        return value
 
 
 __all__ = [

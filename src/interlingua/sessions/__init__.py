@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..values.lazy import lazy_names
+from ..values.lazy import by_module, lazy_names
 from .store import (
     EntryExists,
     Problem,
@@ -40,29 +40,14 @@ if TYPE_CHECKING:
     from .session import Session, UnfinishedCall, save, store_at
 
 # Loaded on first use: listing the sessions of a store needs no dialects.
-_LAZY = {
-    "Session": "session",
-    "UnfinishedCall": "session",
-    "collect_garbage": "operations",
-    "compact_session": "operations",
-    "delete_sessions": "operations",
-    "deleted_sessions": "operations",
-    "export_session": "operations",
-    "find_sessions": "operations",
-    "fork_session": "operations",
-    "import_sessions": "operations",
-    "list_sessions": "operations",
-    "open_session": "operations",
-    "purge_sessions": "operations",
-    "read_session": "operations",
-    "repair_session": "operations",
-    "restore_sessions": "operations",
-    "save": "session",
-    "search_sessions": "operations",
-    "session_totals": "operations",
-    "store_at": "session",
-    "summary_request": "operations",
-}
+_LAZY = by_module(
+    {
+        "operations": "collect_garbage compact_session delete_sessions deleted_sessions export_session find_sessions"
+        " fork_session import_sessions list_sessions open_session purge_sessions read_session repair_session"
+        " restore_sessions search_sessions session_totals summary_request",
+        "session": "Session UnfinishedCall save store_at",
+    }
+)
 
 if not TYPE_CHECKING:  # for type checkers every name exists
     __getattr__ = lazy_names(__name__, _LAZY)

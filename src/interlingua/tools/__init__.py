@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..values.lazy import lazy_names
+from ..values.lazy import by_module, lazy_names
 
 if TYPE_CHECKING:
     from .calling import ApprovalRequest, call_tool
@@ -72,39 +72,20 @@ __all__ = [
 ]
 
 # Loaded on first use. The decorator is `interlingua.tool`; here that name is the module with the types.
-_LATER = {
-    "ApprovalRequest": "calling",
-    "FsBridge": "tool",
-    "FsStat": "tool",
-    "MissingContext": "tool",
-    "Tool": "tool",
-    "ToolContext": "tool",
-    "ToolFactory": "tool",
-    "ToolMeta": "tool",
-    "ToolProfile": "tool",
-    "ToolRegistry": "registry",
-    "ToolResult": "tool",
-    "ToolSection": "tool",
-    "ToolUpdateCallback": "tool",
-    "assert_required_params": "params",
-    "call_tool": "calling",
-    "clean_schema_for_gemini": "schemas",
-    "discover_core_tools": "catalog",
-    "error_result": "results",
-    "extract_tool_schema": "schemas",
-    "extract_tool_schemas": "schemas",
-    "get_core_sections": "catalog",
-    "get_core_tool_catalog": "catalog",
-    "image_result": "results",
-    "json_result": "results",
-    "normalize_schema": "schemas",
-    "read_boolean_param": "params",
-    "read_number_param": "params",
-    "read_string_array_param": "params",
-    "read_string_param": "params",
-    "text_result": "results",
-    "to_openrouter_schema": "schemas",
-}
+_LATER = by_module(
+    {
+        "calling": "ApprovalRequest call_tool",
+        "catalog": "discover_core_tools get_core_sections get_core_tool_catalog",
+        "params": "assert_required_params read_boolean_param read_number_param read_string_array_param"
+        " read_string_param",
+        "registry": "ToolRegistry",
+        "results": "error_result image_result json_result text_result",
+        "schemas": "clean_schema_for_gemini extract_tool_schema extract_tool_schemas normalize_schema"
+        " to_openrouter_schema",
+        "tool": "FsBridge FsStat MissingContext Tool ToolContext ToolFactory ToolMeta ToolProfile ToolResult"
+        " ToolSection ToolUpdateCallback",
+    }
+)
 
 
 if not TYPE_CHECKING:  # for type checkers every name exists

@@ -6,6 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
+def by_module(modules: Mapping[str, str]) -> dict[str, str]:
+    """Returns the module of each name, given the names of each module, separated by spaces."""
+    return {name: module for module, names in modules.items() for name in names.split()}
+
+
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Returns the `__getattr__` of a package: it imports each name from its module, given relative to the package."""
 
