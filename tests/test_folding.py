@@ -234,16 +234,6 @@ def test_a_delta_is_text() -> None:
         recorder.delta(0, 5)  # type: ignore[arg-type]
 
 
-def test_an_amended_block_ends_with_what_was_added() -> None:
-    recorder = Recorder(EMPTY)
-    recorder.open(0, ThinkingBlock(thinking=""))
-    recorder.delta(0, "Hm")
-    recorder.amend(0, thinking_signature="c2ln")
-    recorder.close(0)
-    whole = ThinkingBlock(thinking="Hm", thinking_signature="c2ln")
-    assert recorder.take()[1:] == [ThinkingStart(0), ThinkingDelta(0, "Hm"), ThinkingEnd(0, "Hm", whole)]
-
-
 def test_text_that_comes_with_the_end_is_a_delta_too() -> None:
     """If there was none before."""
     recorder = Recorder(EMPTY)

@@ -247,7 +247,7 @@ def test_a_divided_turn_is_asked_for_by_itself() -> None:
     path = path_of(user("go"), answer(filler(50), "x"), result("x"), answer(filler(50)))
     found = cut(path, 20)
     assert found is not None
-    assert "[User]: go" in compaction.prefix_request(found)
+    assert "[User]: go" in compaction.prefix_request_of(compaction.flat(found.prefix))
     text, _ = finished(found, "History.", "Prefix.")
     assert text.index("History.") < text.index("Prefix.")
 

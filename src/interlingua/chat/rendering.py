@@ -166,6 +166,7 @@ OUTPUT_LINES = 8
 LIVE_LINES = 5
 DIFF_LINES = 60
 _WIDTH = 200
+_SUMMARY = 60
 
 _DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("***", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 _SUBJECTS = ("command", "path", "file_path", "pattern", "query", "url")
@@ -347,10 +348,10 @@ _REMEDIES: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
-def error_line(error: BaseException, text: str | None = None) -> Text:
+def error_line(error: BaseException) -> Text:
     """Returns the error in one line, with a remedy."""
     remedy = next((message for kind, message in _REMEDIES if isinstance(error, kind)), None)
-    message = text or str(error) or type(error).__name__
+    message = str(error) or type(error).__name__
     return Text.assemble(("✗ ", "bold red"), (one_line(message, 400), "red"), (f" — {remedy}" if remedy else "", "dim"))
 
 
@@ -398,9 +399,9 @@ def loss_report(name: str, losses: Sequence[Loss]) -> RenderableType:
     return Group(Text(f"{name}: {len(reported)} lost"), table(rows), *more)
 
 
-def summary_line(message: AgentMessage, limit: int = 60) -> str:
+def summary_line(message: AgentMessage) -> str:
     """A message in one short line."""
     if isinstance(message, CustomMessage):
-        return one_line(str(message.fields.get("summary") or message.fields.get("model") or ""), limit)
+        return one_line(str(message.fields.get("summary") or message.fields.get("model") or ""), _SUMMARY)
     calls = [f"→ {call.name}" for call in getattr(message, "tool_calls", ())]
-    return one_line(" ".join([text_of(message.content), *calls]), limit)
+    return one_line(" ".join([text_of(message.content), *calls]), _SUMMARY)

@@ -20,7 +20,6 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 from prompt_toolkit.history import FileHistory, ThreadedHistory
-from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import (
@@ -75,7 +74,6 @@ class TerminalScreen:
         history: Path,
         completer: Completer,
         theme: Theme = DARK,
-        input: Input | None = None,
         output: Output | None = None,
     ) -> None:
         self.theme = theme
@@ -98,7 +96,6 @@ class TerminalScreen:
             color_depth=lambda: None if self.theme.has_colour else ColorDepth.DEPTH_1_BIT,  # None: respect NO_COLOR
             erase_when_done=True,
             min_redraw_interval=0.04,
-            input=input,
             output=output,
         )
 

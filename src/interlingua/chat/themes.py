@@ -58,13 +58,12 @@ THEMES = {
 }
 
 
-def usual_theme(env: Mapping[str, str] | None = None) -> Theme:
+def usual_theme() -> Theme:
     """Returns the theme of the variable, of the settings, or the dark one."""
-    env = os.environ if env is None else env
-    given = env.get(VARIABLE, "").strip()
+    given = os.environ.get(VARIABLE, "").strip()
     if given:
         return named(given, VARIABLE)
-    return _stored(home(env) / _FILE) or DARK
+    return _stored(home() / _FILE) or DARK
 
 
 def named(name: str, where: str) -> Theme:

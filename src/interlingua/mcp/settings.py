@@ -74,10 +74,9 @@ class ServerList(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-def read_servers(place: Path | None = None, env: Mapping[str, str] | None = None) -> ServerList:
+def read_servers() -> ServerList:
     """Reads the servers of `mcp.toml`, including disabled ones."""
-    place = place or home() / FILE
-    env = os.environ if env is None else env
+    place = home() / FILE
     problems: list[str] = []
     try:
         found = read_tables(place, _tables) or {}
@@ -86,7 +85,7 @@ def read_servers(place: Path | None = None, env: Mapping[str, str] | None = None
     servers = []
     for name, given in found.items():
         try:
-            servers.append(_server(name, given, env))
+            servers.append(_server(name, given, os.environ))
         except Mistake as mistake:
             problems.append(f"{place}: {mistake.path}: {mistake.message}; this server is not used")
     return ServerList(tuple(servers), tuple(problems))

@@ -32,16 +32,16 @@ _MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
 M = TypeVar("M", bound=AgentMessage)
 
 
-def externalize(message: M, blobs: Blobs, threshold: int = THRESHOLD) -> M:
+def externalize(message: M, blobs: Blobs) -> M:
     """The message with large data moved to the blobs; non-canonical base64 stays in place."""
     if isinstance(message, CustomMessage) or not isinstance(message.content, tuple):
         return message
-    content = tuple(_put(block, blobs, threshold) if isinstance(block, _MEDIA) else block for block in message.content)
+    content = tuple(_put(block, blobs) if isinstance(block, _MEDIA) else block for block in message.content)
     return message if content == message.content else replace(message, content=content)
 
 
-def _put(block: Any, blobs: Blobs, threshold: int) -> Any:
-    if block.data is None or len(block.data) < threshold or MARK in block.extra.get(API, {}):
+def _put(block: Any, blobs: Blobs) -> Any:
+    if block.data is None or len(block.data) < THRESHOLD or MARK in block.extra.get(API, {}):
         return block
     try:
         data = base64.b64decode(block.data, validate=True)

@@ -371,13 +371,8 @@ def summary_request_of(conversation: str, previous: str | None = None, *, focus:
     return "\n\n".join(parts)
 
 
-def prefix_request(cut: Cut) -> str:
-    """The prompt for the first part of a turn that the cut divides."""
-    return prefix_request_of(flat(cut.prefix))
-
-
 def prefix_request_of(conversation: str, previous: str | None = None, *, kept: bool = True) -> str:
-    """The prompt for a part of that turn as text; unless `kept`, the part includes the end of the turn."""
+    """The prompt for a part of a divided turn, as text; unless `kept`, the part includes the end of the turn."""
     before = f"<summary-of-what-came-before>\n{previous}\n</summary-of-what-came-before>\n\n" if previous else ""
     rest = "what followed is kept in full" if kept else "nothing of it is kept but your summary"
     return (

@@ -199,11 +199,6 @@ class Recorder:
         if first:
             self.delta(key, first)
 
-    def amend(self, key: Hashable, **fields: Any) -> None:
-        """Updates an open block (signature, citations); visible from the next snapshot on."""
-        slot = self._slots[key]
-        slot.block = replace(slot.block, **fields)
-
     def delta(self, key: Hashable, text: str) -> None:
         """Appends a delta to an open block. Deltas for a closed block, and empty ones, are ignored."""
         slot = self._slots[key]

@@ -43,7 +43,8 @@ def find_tool(context: ToolContext, *, programs: bool = True, seconds: float = S
     async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         path = path_param(params, ".")
         limit = min(max(1, read_number_param(params, "limit", integer=True) or DEFAULT_LIMIT), MAX_LIMIT)
-        glob = _glob(read_string_param(params, "pattern", required=True))
+        glob = read_string_param(params, "pattern", required=True).removeprefix("./")
+        Glob(glob)  # raises for an invalid one
         stop_if_aborted(signal)
         await _directory(bridge, path)
         start = await locate(bridge, path)
@@ -56,7 +57,11 @@ def find_tool(context: ToolContext, *, programs: bool = True, seconds: float = S
             glob=glob,
             kind=_kind(params),
         )
-        outcome = await _searched(job, bridge, programs, seconds, signal)
+        outcome = None
+        if programs and isinstance(bridge, OnThisMachine):
+            outcome = await by_fd(job, bridge, seconds, signal)
+        if outcome is None:
+            outcome = await by_worker(job, bridge, seconds, signal)
         stop_if_aborted(signal)
         return await with_variant(bridge, path, _result(outcome, limit, path))
 
@@ -72,12 +77,6 @@ def find_tool(context: ToolContext, *, programs: bool = True, seconds: float = S
     )
 
 
-def _glob(pattern: str) -> str:
-    pattern = pattern.removeprefix("./")
-    Glob(pattern)
-    return pattern
-
-
 def _kind(params: dict[str, Any]) -> Kind:
     kind = read_string_param(params, "type") or "any"
     if kind not in _KINDS:
@@ -90,14 +89,6 @@ async def _directory(bridge: ByteBridge, path: str) -> None:
     if info is None or not info.is_directory:
         why = "no such file or directory" if info is None else "not a directory"
         raise ToolInputError(f"{shown(path)}: {why}")
-
-
-async def _searched(job: Job, bridge: ByteBridge, programs: bool, seconds: float, signal: Abort | None) -> Outcome:
-    if programs and isinstance(bridge, OnThisMachine):
-        outcome = await by_fd(job, bridge, seconds, signal)
-        if outcome is not None:
-            return outcome
-    return await by_worker(job, bridge, seconds, signal)
 
 
 def _result(outcome: Outcome, limit: int, path: str) -> ToolResult:

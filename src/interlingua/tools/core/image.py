@@ -21,7 +21,7 @@ from ..paths import readings
 from ..results import untrusted, visible
 from ..settings import read_settings
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, as_execute, needed
-from ..web import FetchRules, LookUp, fetch, look_up
+from ..web import FetchRules, fetch
 from ._files import contents, state, variant, variant_notice
 from .web_fetch import web_rules
 
@@ -86,10 +86,9 @@ class _UnknownReference(ToolInputError):
 class _Source:
     """Loads images: from the files of the tool context, the guarded web client, or a data URL."""
 
-    def __init__(self, context: ToolContext, rules: FetchRules, look_up: LookUp) -> None:
+    def __init__(self, context: ToolContext, rules: FetchRules) -> None:
         self._context = context
         self._rules = rules
-        self._look_up = look_up
 
     async def picture(self, reference: str, limit: int, signal: Abort | None) -> _Seen:
         data, variant = await self._bytes(reference, limit, signal)
@@ -122,7 +121,7 @@ class _Source:
         if self._context.sandboxed:
             raise ToolAuthorizationError("image: this agent is sandboxed, so images are not fetched from URLs")
         rules = msgspec.structs.replace(self._rules, max_bytes=limit)
-        answer = await fetch(url, rules, headers={"Accept": "image/*"}, signal=signal, look_up=self._look_up)
+        answer = await fetch(url, rules, headers={"Accept": "image/*"}, signal=signal)
         if not 200 <= answer.status < 300:
             raise TransportError(f"image: the server answered with status {answer.status}")
         if answer.truncated:
@@ -149,12 +148,12 @@ class _Source:
             raise ToolInputError("image: no files can be read here; give an http(s) or data URL") from None
 
 
-def image_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool:
+def image_tool(context: ToolContext) -> Tool:
     """The tool. It calls `context.complete`, so it needs no provider and no key."""
     needed(context, "complete")
     settings = read_settings("image", ImageSettings, context)
     models = tuple(model for model in (settings.model, *settings.fallbacks) if model)
-    source = _Source(context, web_rules(context), look_up)
+    source = _Source(context, web_rules(context))
 
     @as_execute
     async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:

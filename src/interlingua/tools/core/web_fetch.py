@@ -21,7 +21,7 @@ from ..arguments import read_arguments, schema_of
 from ..results import untrusted, visible
 from ..settings import read_settings
 from ..tool import Tool, ToolContext, ToolResult, as_execute
-from ..web import Fetched, FetchRules, LookUp, fetch, look_up, read_url, unless_aborted
+from ..web import Fetched, FetchRules, fetch, read_url, unless_aborted
 from ._cache import Cache
 
 DESCRIPTION = (
@@ -83,7 +83,7 @@ class Text(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def web_fetch_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool | None:
+def web_fetch_tool(context: ToolContext) -> Tool | None:
     """The tool, with its settings; None if they disable it."""
     settings = read_settings("web_fetch", WebFetchSettings, context)
     if not settings.enabled:
@@ -98,7 +98,7 @@ def web_fetch_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool |
         page = pages.get(key)
         cached = page is not None
         if page is None:
-            page = await unless_aborted(_page(arguments, settings, look_up), signal)
+            page = await unless_aborted(_page(arguments, settings), signal)
         if not 200 <= page.status < 300:
             return _failed(arguments, page)
         if not cached:
@@ -119,8 +119,8 @@ def web_rules(context: ToolContext) -> FetchRules:
     return read_settings("web_fetch", WebFetchSettings, context)
 
 
-async def _page(arguments: WebFetchArguments, settings: WebFetchSettings, look_up: LookUp) -> Page:
-    answer = await fetch(arguments.url, settings, accepts=_is_text, look_up=look_up)
+async def _page(arguments: WebFetchArguments, settings: WebFetchSettings) -> Page:
+    answer = await fetch(arguments.url, settings, accepts=_is_text)
     text = await _readable(answer, arguments.extract_mode, settings)
     notes = [*answer.notes, *text.notes]
     if answer.truncated:

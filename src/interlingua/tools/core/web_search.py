@@ -18,7 +18,7 @@ from ..arguments import read_arguments, schema_of
 from ..results import untrusted, visible
 from ..settings import read_settings
 from ..tool import Tool, ToolContext, ToolResult, as_execute
-from ..web import Fetched, FetchRules, LookUp, fetch, look_up, read_url
+from ..web import Fetched, FetchRules, fetch, read_url
 from ._cache import Cache
 
 # Search services as rows: how to build a request and read the response. A new service is two functions and a row.
@@ -188,7 +188,7 @@ class Found(Struct, frozen=True, kw_only=True):
     unsupported: tuple[str, ...]
 
 
-def web_search_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool | None:
+def web_search_tool(context: ToolContext) -> Tool | None:
     """The tool, with its settings; None if they disable it."""
     settings = read_settings("web_search", WebSearchSettings, context)
     if not settings.enabled:
@@ -210,7 +210,7 @@ def web_search_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool 
         found = answers.get(key)
         cached = found is not None
         if found is None:
-            answer, unsupported = await _send(service, query, settings, signal, look_up)
+            answer, unsupported = await _send(service, query, settings, signal)
             if not 200 <= answer.status < 300:
                 return _failed(service, answer)
             found = _found(service, answer, unsupported, query.count)
@@ -285,7 +285,7 @@ def _set_up(settings: WebSearchSettings) -> ToolResult:
 
 
 async def _send(
-    service: _Service, query: Query, settings: WebSearchSettings, signal: Abort | None, look_up: LookUp
+    service: _Service, query: Query, settings: WebSearchSettings, signal: Abort | None
 ) -> tuple[Fetched, tuple[str, ...]]:
     ask = service.backend.ask(query, service.base_url, service.key)
     rules: FetchRules = settings
@@ -300,7 +300,6 @@ async def _send(
         headers=ask.headers,
         body=ask.body,
         signal=signal,
-        look_up=look_up,
     )
     return answer, ask.unsupported
 
