@@ -41,12 +41,9 @@ def _encoded(message: CustomMessage) -> Message | None:
     to_text = _ROLES.get(message.role)
     text = to_text(message) if to_text is not None else None
     if isinstance(text, str):
-        return UserMessage(content=(TextBlock(text=text),), timestamp=_time(message.fields.get("timestamp")))
+        at = message.fields.get("timestamp")
+        return UserMessage(content=(TextBlock(text=text),), timestamp=at if isinstance(at, int) else None)
     return text
-
-
-def _time(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
 
 
 # --- the roles of pi's coding agent -----------------------------------------------------------------------------------

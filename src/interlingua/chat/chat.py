@@ -174,7 +174,7 @@ class Chat:
         self._turn.set()
         self._pressed = float("-inf")
         self._unattended: float | None = None  # start of the wait: the run, or the last answer
-        self._log = _Log(self._report_logged)
+        self._log = _Log(lambda text: self._beside(self.screen.aside(error_text(text))))
         self._context = tool_context(settings)
         self._bridge = local_bridge(str(settings.root))
         self._tools = self._make_tools()
@@ -448,9 +448,6 @@ class Chat:
     def _report_retry(self, failure: InterlinguaError, seconds: float) -> None:
         text = f"{one_line(str(failure))}; retrying in {duration(seconds)}"
         self._beside(self.screen.aside(Text(text, "yellow")))
-
-    def _report_logged(self, text: str) -> None:
-        self._beside(self.screen.aside(error_text(text)))
 
     # --- questions ---------------------------------------------------------------------------------------------------
 

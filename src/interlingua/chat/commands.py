@@ -32,7 +32,7 @@ from ..values.request import Context, Conversation, Entry, ModelDescriptor, Requ
 from . import approval, opening, themes, tree
 from .chat import Chat
 from .command import Command, place
-from .opening import Spending, by_model
+from .opening import by_model
 from .rendering import coloured_diff, error_text, loss_report, note, one_line, session_rows, table, unfolded
 from .themes import THEMES
 
@@ -225,14 +225,13 @@ def _without_bookkeeping(conversation: Conversation) -> Conversation:
 
 async def _cost(chat: Chat, _: str) -> None:
     counts = await asyncio.to_thread(lambda: by_model(entry.message for entry in chat.session.entries()))
-    rows = [_figures(name, count) for name, count in counts.items()]
+    rows = [
+        (name, *(f"{n:,}" for n in (count.answers, count.input, count.cached, count.output)), count.dollars)
+        for name, count in counts.items()
+    ]
     await chat.screen.show(
         table(rows, "model", "answers", "in", "cached", "out", "cost") if rows else note("no answers")
     )
-
-
-def _figures(name: str, count: Spending) -> tuple[str, ...]:
-    return (name, *(f"{n:,}" for n in (count.answers, count.input, count.cached, count.output)), count.dollars)
 
 
 async def _export(chat: Chat, argument: str) -> None:

@@ -185,7 +185,7 @@ class TerminalScreen:
             get_line_prefix=self._prefix,
             wrap_lines=True,
             dont_extend_height=True,
-            height=self._input_height,
+            height=lambda: Dimension(min=_MENU if self._buffer.complete_state is not None else 1),
         )
         live = ConditionalContainer(
             Window(FormattedTextControl(self._live), dont_extend_height=True),
@@ -194,9 +194,6 @@ class TerminalScreen:
         status = Window(FormattedTextControl(self._status), height=1, style="class:status")
         menu = Float(CompletionsMenu(max_height=_MENU, scroll_offset=1), xcursor=True, ycursor=True)
         return Layout(FloatContainer(HSplit([live, field, search, status]), [menu]), focused_element=field)
-
-    def _input_height(self) -> Dimension:
-        return Dimension(min=_MENU if self._buffer.complete_state is not None else 1)
 
     def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         chat = self._chat

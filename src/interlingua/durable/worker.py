@@ -202,15 +202,14 @@ class Worker:
         """Runs until `halt()` is called; or, with `drain`, until the queue is empty."""
         with self:
             while not self._stopping.wait(self._poll):
-                if drain and not self._anything_left():
+                if drain and not any(
+                    self._runs.list(state=state, queue=self._queue, limit=1) for state in ("queued", "running")
+                ):
                     return
 
     def halt(self) -> None:
         """Makes `run()` return; callable from any thread or signal handler."""
         self._stopping.set()
-
-    def _anything_left(self) -> bool:
-        return any(self._runs.list(state=state, queue=self._queue, limit=1) for state in ("queued", "running"))
 
     # --- one run ----------------------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ..tools.arguments import read_arguments, schema_of
 from ..tools.fs import context_bridge
+from ..tools.params import read_arguments, schema_of
 from ..tools.results import json_result
 from ..tools.tool import FsBridge, MissingContext, Tool, ToolContext, ToolResult, as_execute, needed
 from ..values.abort import Abort

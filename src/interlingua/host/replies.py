@@ -361,7 +361,7 @@ def replies(
     for message in messages:
         if isinstance(message, ToolResultMessage):
             drafts.add_all(_media_of_tool(message, options))
-        elif isinstance(message, AssistantMessage) and not _was_retried(message, answers):
+        elif isinstance(message, AssistantMessage) and (message.stop_reason != "error" or message is answers[-1]):
             if options.reasoning and message.thinking.strip():
                 drafts.add(_marked(ReplyPayload(text=message.thinking.strip()), isReasoning=True))
             drafts.take(_answer(message, options))
@@ -429,11 +429,6 @@ def _error_of(answer: AssistantMessage) -> str | None:
     if answer.stop_reason != "error":
         return None
     return (answer.error_message or "").strip() or "The model failed without an error message."
-
-
-def _was_retried(message: AssistantMessage, answers: list[AssistantMessage]) -> bool:
-    """Whether a response failed and was retried."""
-    return message.stop_reason == "error" and message is not answers[-1]
 
 
 def _answer(message: AssistantMessage, options: ReplyOptions) -> Answer:

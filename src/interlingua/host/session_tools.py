@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
-from ..tools.arguments import read_arguments, schema_of
+from ..tools.params import read_arguments, schema_of
 from ..tools.results import json_result, text_result
 from ..tools.tool import Tool, ToolContext, ToolResult, ToolRun, as_execute, needed
 from ..values.abort import Abort

@@ -206,7 +206,8 @@ def scan(value: Any, also: Collection[str] = ()) -> list[Find]:
     """Returns every match in a JSON value, in text order. `also` holds further texts to find, case-insensitively."""
     if not also and _is_clean(value):
         return []
-    patterns = (*_literal_patterns(also), *PATTERNS) if also else PATTERNS
+    literal = [Pattern("pattern", re.compile(re.escape(text), re.IGNORECASE)) for text in also if text]
+    patterns = (*literal, *PATTERNS) if literal else PATTERNS
     finds = [find for path, text in _texts(value, ()) for find in _in_text(path, text, patterns)]
     names = sorted({name for find in finds if find.kind == "path" and (name := _home_name(find.text)) is not None})
     if not names:
@@ -223,10 +224,6 @@ def redact(value: Any, chosen: Collection[str], also: Collection[str] = (), repl
         if find.id in chosen:
             by_path.setdefault(find.path, []).append(find)
     return _Redactor(by_path, replacement).value(value, ()) if by_path else value
-
-
-def _literal_patterns(also: Collection[str]) -> list[Pattern]:
-    return [Pattern("pattern", re.compile(re.escape(text), re.IGNORECASE)) for text in also if text]
 
 
 def _home_name(path: str) -> str | None:

@@ -225,7 +225,7 @@ def _item(number: int, raw: bytes, findings: list[RepairFinding]) -> Iterator[_I
         yield _Item(number, raw, line, entry.message, extra=entry.extra, parents=entry.parents)
         return
     messages = _decoded_line(jsontext.read(raw.removeprefix(b"\xef\xbb\xbf")))
-    findings.append(RepairFinding(number, "shape", why, _read_as(messages)))
+    findings.append(RepairFinding(number, "shape", why, f"written as {', '.join(map(_role, messages))}"))
     names = _part_names(line.id, len(messages))
     for at, message in enumerate(messages):
         place = Given(line.role, names[at], names[at - 1] if at else line.parent_id)
@@ -237,10 +237,6 @@ def _part_names(id: Any, count: int) -> list[str | None]:
     if not isinstance(id, str):
         return [None] * count
     return [*(f"{id}.{part}" for part in range(1, count)), id]
-
-
-def _read_as(messages: list[AgentMessage]) -> str:
-    return f"written as {', '.join(map(_role, messages))}"
 
 
 def _role(message: AgentMessage) -> str:

@@ -6,11 +6,11 @@ import contextlib
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..values.errors import InterlinguaError
-from .threads import LoopThread
+from .threads import ThreadedServer
 
 _LONGEST_HEAD = 64 * 1024
 _PIECE = 64 * 1024
@@ -36,7 +36,7 @@ class _Head(NamedTuple):
     lines: list[bytes]
 
 
-class ProxyServer:
+class ProxyServer(ThreadedServer):
     """`with ProxyServer() as proxy:` and pass `proxy.url` to the client. With `auth`, it requires this user and
     password.
 
@@ -44,8 +44,8 @@ class ProxyServer:
     """
 
     def __init__(self, *, auth: tuple[str, str] | None = None, keep: int = 1000) -> None:
+        super().__init__("interlingua-test-proxy")
         self._auth = auth
-        self._thread = LoopThread("interlingua-test-proxy")
         self._server: asyncio.Server | None = None
         self._port = 0
         self._lock = threading.Lock()
@@ -68,27 +68,6 @@ class ProxyServer:
     def clear(self) -> None:
         with self._lock:
             self._passed.clear()
-
-    def start(self) -> Self:
-        self._thread.start(self._open())
-        return self
-
-    def stop(self) -> None:
-        if self._thread.running:
-            self._thread.run(self._close())
-            self._thread.stop()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.start)
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self.stop)
 
     async def _open(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_LONGEST_HEAD)

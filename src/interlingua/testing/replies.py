@@ -19,7 +19,6 @@ from ..values.messages import (
     Block,
     DocumentBlock,
     ImageBlock,
-    Message,
     TextBlock,
     ThinkingBlock,
     ToolCall,
@@ -81,12 +80,9 @@ def usage_of(request: Request, content: Sequence[Block]) -> Usage:
     thinking = sum(_tokens(block) for block in content if isinstance(block, ThinkingBlock))
     context = request.context
     tools = sum(_spread(len(jsontext.compact([t.name, t.description, t.input_schema]))) for t in context.tools or ())
-    sent = _spread(len(context.system_prompt)) + tools + sum(map(_tokens_of_message, context.messages))
+    messages = sum(_tokens(block) for message in context.messages for block in blocks_of(message.content))
+    sent = _spread(len(context.system_prompt)) + tools + messages
     return Usage.of(sent, sum(map(_tokens, content)), reasoning=thinking or None)
-
-
-def _tokens_of_message(message: Message) -> int:
-    return sum(map(_tokens, blocks_of(message.content)))
 
 
 def _tokens(block: Block) -> int:

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 from multidict import CIMultiDictProxy
@@ -33,7 +33,7 @@ from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock,
 from ..values.request import ModelDescriptor, Request
 from .faults import Answer, Fault, HangUp, Piece, Wait
 from .replies import Answered, Reply, array, echo, frames, message_of
-from .threads import LoopThread
+from .threads import ThreadedServer
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class _Entry:
         return tuple(fault for fault in self.faults if fault.times is None or self.used < fault.times)
 
 
-class Server:
+class Server(ThreadedServer):
     """Start it with `with` or `async with` (or `start` and `stop`); it runs in its own thread and event loop.
 
     By default it echoes the last user message. `chunk` is the size of its deltas in characters, `keep` how many
@@ -113,12 +113,12 @@ class Server:
         tls: bool = False,
         port: int = 0,
     ) -> None:
+        super().__init__("interlingua-test-server")
         self.chunk = chunk
         self.models = tuple(models)
         self.strict = strict
         self._authority = _Authority() if tls else None
         self._port = port
-        self._thread = LoopThread("interlingua-test-server")
         self._runner: web.AppRunner | None = None
         self._stopping = False
         self._changed = threading.Condition()
@@ -265,31 +265,8 @@ class Server:
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
-    def start(self) -> Self:
-        self._stopping = False
-        self._thread.start(self._open())
-        return self
-
-    def stop(self) -> None:
-        """Ends every response and connection; the record stays readable."""
-        if self._thread.running:
-            self._stopping = True
-            self._thread.run(self._close())
-            self._thread.stop()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.start)
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self.stop)
-
     async def _open(self) -> None:
+        self._stopping = False
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", self._handle)
         # Handlers are cancelled when their client disconnects: that is how a disconnect is detected at once.
@@ -302,6 +279,7 @@ class Server:
         self._port = runner.addresses[0][1]
 
     async def _close(self) -> None:
+        self._stopping = True
         runner, self._runner = self._runner, None
         if runner is not None:
             open_connections = [one.transport for one in runner.server.connections] if runner.server else []
@@ -322,7 +300,8 @@ class Server:
         received = self._record(http, await http.read(), matched)
         own = self._routes.get((http.method, http.path))
         if own is not None:
-            return _json(*_status_and_value(own(received) if callable(own) else own))
+            reply = own(received) if callable(own) else own
+            return _json(*(reply if isinstance(reply, tuple) else (200, reply)))
         if matched.listing and http.method == "GET":
             return _json(200, wire(matched.api).http.list_models(self.models))
         if not matched.known or http.method != "POST":
@@ -491,10 +470,6 @@ def _refused(received: Received, error: ProviderError) -> Answer:
 def _streams(request: Request, matched: Route) -> bool:
     given = request.options.stream if matched.stream is None else matched.stream
     return wire(matched.api).http.stream_default if given is None else given
-
-
-def _status_and_value(reply: Any) -> tuple[int, Any]:
-    return reply if isinstance(reply, tuple) else (200, reply)
 
 
 def _json(status: int, value: Any) -> web.Response:

@@ -1,9 +1,9 @@
-"""An event loop in its own thread, for callers with and without a loop."""
+"""Servers in a thread of their own, for callers with and without an event loop."""
 
 import asyncio
 import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from ..values.errors import InterlinguaError
 
@@ -63,3 +63,38 @@ async def _cancel_the_rest() -> None:
         task.cancel()
     await asyncio.gather(*rest, return_exceptions=True)
     await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+class ThreadedServer:
+    """A server that runs from `start` to `stop`, or within `with` or `async with`."""
+
+    def __init__(self, name: str) -> None:
+        self._thread = LoopThread(name)
+
+    def start(self) -> Self:
+        self._thread.start(self._open())
+        return self
+
+    def stop(self) -> None:
+        """Ends every response and connection; the record stays readable."""
+        if self._thread.running:
+            self._thread.run(self._close())
+            self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.stop)
+
+    async def _open(self) -> None:
+        raise NotImplementedError
+
+    async def _close(self) -> None:
+        raise NotImplementedError

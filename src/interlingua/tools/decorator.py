@@ -198,11 +198,7 @@ def _placeholder(parameter: _Parameter) -> Any:
     """The value for a signal or callback parameter if the caller passes none."""
     if _without_none(parameter.hint) is not parameter.hint:
         return None
-    return Abort() if parameter.special == "signal" else _unhandled
-
-
-def _unhandled(partial: ToolResult) -> None:
-    pass
+    return Abort() if parameter.special == "signal" else lambda partial: None
 
 
 def _converted(parameters: list[_Parameter], params: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Readers for tool call arguments: lenient about common model mistakes, with clear errors otherwise.
+"""Arguments of tool calls: as one Struct, which also defines the schema that the model sees; or read one by one.
+
+The readers are lenient about common model mistakes, with clear errors otherwise.
 
 Keys: the exact one first; only if it is absent its other spelling, `workDir` ↔ `work_dir`. A key with the value null is
 present: the other spelling is not tried.
@@ -11,13 +13,39 @@ not 0; an array that contains null, a list or an object is an error, not the tex
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, TypeVar, cast, overload
+
+import msgspec
+from msgspec import Struct
 
 from ..values.errors import ToolInputError
 from ..values.interop import camel_case, snake_case
 
+Arguments = TypeVar("Arguments", bound=Struct)
+
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WHOLE = re.compile(r"[+-]?\d+|0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+")
+
+
+def schema_of(kind: type[Struct]) -> dict[str, Any]:
+    """Returns the JSON Schema of a flat Struct, inlined: no `$ref`, no title, a type beside every enum."""
+    _, parts = msgspec.json.schema_components([kind], ref_template="#/{name}")
+    whole = {key: value for key, value in parts[kind.__name__].items() if key not in ("title", "description")}
+    whole["properties"] = {name: _typed(schema) for name, schema in whole["properties"].items()}
+    return whole
+
+
+def read_arguments(tool: str, params: Mapping[str, Any], kind: type[Arguments]) -> Arguments:
+    """Parses the arguments as a value of `kind`; null means absent. Raises `ToolInputError` that names the argument."""
+    given = {name: value for name, value in params.items() if value is not None}
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise ToolInputError(f"{tool}: {error}") from None
+
+
+def _typed(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "string", **schema} if "enum" in schema else schema
 
 
 @overload

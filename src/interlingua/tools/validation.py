@@ -254,10 +254,6 @@ def _as_type(value: Any, types: list[str]) -> Any:
     return _UNCHANGED
 
 
-def _as_null(value: Any) -> Any:
-    return None if value == "null" else _UNCHANGED
-
-
 def _as_boolean(value: Any) -> Any:
     return (
         {"true": True, "false": False}.get(value.strip().lower(), _UNCHANGED) if isinstance(value, str) else _UNCHANGED
@@ -279,10 +275,6 @@ def _as_number(value: Any) -> Any:
         return whole
     number = float(value)
     return number if abs(number) != float("inf") else _UNCHANGED
-
-
-def _as_object(value: Any) -> Any:
-    return _from_text(value, dict)
 
 
 def _as_array(value: Any) -> Any:
@@ -310,11 +302,11 @@ def _from_text(value: Any, kind: type) -> Any:
 
 
 _FORMS: dict[str, Callable[[Any], Any]] = {
-    "null": _as_null,
+    "null": lambda value: None if value == "null" else _UNCHANGED,
     "boolean": _as_boolean,
     "integer": _as_integer,
     "number": _as_number,
-    "object": _as_object,
+    "object": lambda value: _from_text(value, dict),
     "string": _as_string,
     "array": _as_array,
 }

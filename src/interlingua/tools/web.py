@@ -243,7 +243,7 @@ def _v6(written: str) -> tuple[str, Address]:
 def _v4(name: str) -> IPv4Address | None:
     """An IPv4 address in any spelling that inet_aton or a browser accepts: fewer parts, octal, hexadecimal."""
     parts = name.split(".")
-    if not _numeric(parts[-1]):
+    if not (parts[-1].isdigit() or parts[-1].startswith("0x")):
         return None
     numbers = [_number(part) for part in parts]
     if len(parts) > 4 or any(n is None for n in numbers):
@@ -252,10 +252,6 @@ def _v4(name: str) -> IPv4Address | None:
     if any(n > 255 for n in heads) or last >= 256 ** (4 - len(heads)):
         raise ToolInputError(f"not an IPv4 address: {name!r}")
     return IPv4Address(sum(n << 8 * (3 - at) for at, n in enumerate(heads)) + last)
-
-
-def _numeric(part: str) -> bool:
-    return part.isdigit() or part.startswith("0x")
 
 
 def _number(part: str) -> int | None:

@@ -14,8 +14,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from ...values.abort import Abort
 from ...values.errors import ToolInputError
-from ..arguments import read_arguments, schema_of
 from ..fs import context_bridge
+from ..params import read_arguments, schema_of
 from ..results import image_result, json_result, text_result
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, as_execute, needed
 from ._files import contents

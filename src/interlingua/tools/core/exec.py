@@ -15,8 +15,8 @@ from ...values.abort import Abort
 from ...values.errors import ToolAuthorizationError, ToolInputError
 from ...values.messages import TextBlock
 from ..access import home_below
-from ..arguments import read_arguments, schema_of
 from ..output import Output, plain, whole_characters
+from ..params import read_arguments, schema_of
 from ..paths import name_bytes, name_text, root_bytes
 from ..processes import Launch, ProcessSession, ProcessTable, process_table
 from ..results import NO_OUTPUT

@@ -15,8 +15,8 @@ from ...values.abort import Abort
 from ...values.errors import ContentFiltered, ToolAuthorizationError, ToolInputError, TransportError
 from ...values.messages import ImageBlock, TextBlock, UserMessage
 from ...values.request import Context
-from ..arguments import read_arguments, schema_of
 from ..fs import ByteBridge, context_bridge
+from ..params import read_arguments, schema_of
 from ..paths import readings
 from ..results import untrusted, visible
 from ..settings import read_settings

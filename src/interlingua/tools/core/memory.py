@@ -17,9 +17,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from ...values.abort import Abort
 from ...values.errors import ToolInputError
 from ..access import permitted
-from ..arguments import read_arguments, schema_of
 from ..fs import ByteBridge, context_bridge
 from ..memory_index import LocalNote, MemoryIndex, NoteFile, refuse_large
+from ..params import read_arguments, schema_of
 from ..results import json_result
 from ..settings import read_settings
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, as_execute

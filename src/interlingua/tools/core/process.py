@@ -13,8 +13,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ...values.abort import Abort
 from ...values.errors import ToolInputError
 from ...values.messages import TextBlock
-from ..arguments import read_arguments, schema_of
 from ..output import plain, whole_characters
+from ..params import read_arguments, schema_of
 from ..processes import ProcessSession, ProcessTable, process_table
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
 from .exec import SHOWN_BYTES, ending

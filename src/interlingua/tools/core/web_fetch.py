@@ -17,7 +17,7 @@ from ...values.abort import Abort
 from ...values.errors import ToolInputError, TransportError
 from ...values.messages import TextBlock
 from ...values.numbers import natural
-from ..arguments import read_arguments, schema_of
+from ..params import read_arguments, schema_of
 from ..results import untrusted, visible
 from ..settings import read_settings
 from ..tool import Tool, ToolContext, ToolResult, as_execute

@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ...values.abort import Abort
 from ...values.errors import FormatError, ToolInputError, TransportError
 from ...values.messages import TextBlock
-from ..arguments import read_arguments, schema_of
+from ..params import read_arguments, schema_of
 from ..results import untrusted, visible
 from ..settings import read_settings
 from ..tool import Tool, ToolContext, ToolResult, as_execute
