@@ -177,26 +177,8 @@ def command(
     else:
         into = Output(out, write=out is not None or not as_json, packing=packing, journal=journal)
     rejects = Rejects(_rejects_path(out, folder) if task.rejects else None, journal)
-    total = run.size()
-    workers = (jobs or os.cpu_count() or 1) if total is None or total >= PARALLEL or len(found) >= MANY else 1
     with tempfile.TemporaryFile() as rows:
-        try:
-            # The rows are in an unnamed file; outputs name themselves.
-            with naming(tempfile.gettempdir()), _progress(total, progress) as advance, into, rejects:
-                run.write(into, rejects, rows, workers, advance)
-        except SingleConversation as error:
-            run.refuse(target, str(error))
-            rows.truncate(0)
-        except KeyboardInterrupt:
-            if journal is not None and journal.done != Done():
-                print("interlingua: interrupted; run the same command with --resume to continue", file=sys.stderr)
-            raise
-        except BaseException:
-            if journal is not None:
-                journal.remove()
-            raise
-        if journal is not None:
-            journal.remove()
+        run.convert(into, rejects, rows, jobs, progress)
         _report_outcome(run.tally, target, rows, as_json=as_json, report=report, records=records)
     if run.tally.failed:
         sys.exit(1)
@@ -292,13 +274,40 @@ class _Run:
         self._spool = spool
         self.tally = Tally()
 
-    def size(self) -> int | None:
-        """The bytes of all sources; None if one is a stream."""
-        if any(source.path is None for source in self._found):
-            return None
-        return sum(_state(source)[0] for source in self._found)
+    def convert(
+        self,
+        into: Output | FolderOutput,
+        rejects: Rejects,
+        rows: IO[bytes],
+        jobs: int | None,
+        progress: bool | None,
+    ) -> None:
+        """Converts everything. The journal stays after an interruption only, for --resume."""
+        journal = self._journal
+        has_stream = any(source.path is None for source in self._found)
+        total = None if has_stream else sum(_state(source)[0] for source in self._found)
+        is_large = total is None or total >= PARALLEL or len(self._found) >= MANY
+        workers = (jobs or os.cpu_count() or 1) if is_large else 1
+        try:
+            # The rows are in an unnamed file; outputs name themselves.
+            with naming(tempfile.gettempdir()), _progress(total, progress) as advance, into, rejects:
+                self._write(into, rejects, rows, workers, advance)
+        except SingleConversation as error:
+            self.tally = Tally()
+            self.tally.fail([sources.Problem(self._task.target, str(error))])
+            rows.truncate(0)
+        except KeyboardInterrupt:
+            if journal is not None and journal.done != Done():
+                print("interlingua: interrupted; run the same command with --resume to continue", file=sys.stderr)
+            raise
+        except BaseException:
+            if journal is not None:
+                journal.remove()
+            raise
+        if journal is not None:
+            journal.remove()
 
-    def write(
+    def _write(
         self,
         into: Output | FolderOutput,
         rejects: Rejects,
@@ -347,10 +356,6 @@ class _Run:
                         into.resume(skipped)
                     continue
                 yield index, piece
-
-    def refuse(self, target: str, message: str) -> None:
-        self.tally = Tally()
-        self.tally.fail([sources.Problem(target, message)])
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Our tools as an MCP server. Every call goes through `call_tool`: validated, and checked against the policy."""
 
 import asyncio
+import contextlib
 import functools
 import hmac
 import inspect
@@ -58,11 +59,10 @@ def make_server(
             text = f"unknown tool {params.name!r}; available tools: {', '.join(offered)}"
             return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
         updates = _Updates(request.session)
-
-        async def run() -> ToolResult:
+        async with one_by_one if tool.sequential else contextlib.nullcontext():
             token = _session.set(cast(ServerSession, _CallSession(request.session, request.request_id)))
             try:
-                return await call_tool(
+                result = await call_tool(
                     tool,
                     f"mcp_{uuid.uuid4().hex}",
                     params.arguments or {},
@@ -73,12 +73,6 @@ def make_server(
                 )
             finally:
                 _session.reset(token)
-
-        if not tool.sequential:
-            result = await run()
-        else:
-            async with one_by_one:
-                result = await run()
         await updates.sent()
         return _answer(result)
 
