@@ -24,9 +24,8 @@ from interlingua.connect.registry import ConnectorRegistry
 from interlingua.sessions import Session, SessionBusy, Store, save
 from interlingua.sessions.files import FileStore
 from interlingua.sessions.gc import collect_blobs, collect_branches
-from interlingua.sessions.postgres import postgres_store
 from interlingua.sessions.postgres_index import PostgresTextIndex
-from interlingua.sessions.sql import SqlStore
+from interlingua.sessions.sql import SqlStore, postgres_store
 from interlingua.sessions.text_index import TextIndex
 from interlingua.sessions.texts import Query
 

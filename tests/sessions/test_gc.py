@@ -14,7 +14,7 @@ import interlingua as il
 from interlingua.sessions import Session, SessionDamaged, SessionError, Store, gc
 from interlingua.sessions.files import FileStore
 from interlingua.sessions.gc import collect_blobs, collect_branches
-from interlingua.sessions.sqlite import sqlite_store
+from interlingua.sessions.sql import sqlite_store
 from sessions.making import answer, fill, texts, user, write_lines
 
 PICTURE = il.ImageBlock(data=base64.b64encode(os.urandom(90_000)).decode(), mime_type="image/png")

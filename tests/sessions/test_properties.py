@@ -12,7 +12,7 @@ import interlingua as il
 from interlingua.sessions import Session, SessionNotFound, save
 from interlingua.sessions.compaction import context
 from interlingua.sessions.repair import examine
-from interlingua.sessions.sqlite import sqlite_store
+from interlingua.sessions.sql import sqlite_store
 from interlingua.values.messages import AgentMessage
 from sessions.making import answer, result, user
 from strategies import conversations, messages

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import interlingua as il
 from interlingua.sessions import Session, SessionBusy, SessionError, SessionNotFound, Store, save
 from interlingua.sessions.files import FileStore
-from interlingua.sessions.sqlite import sqlite_store
+from interlingua.sessions.sql import sqlite_store
 from sessions.making import answer, fill, result, texts, used, user
 
 PICTURE = base64.b64encode(bytes(range(256)) * 400).decode()

@@ -401,7 +401,11 @@ def loss_report(name: str, losses: Sequence[Loss]) -> RenderableType:
 
 def summary_line(message: AgentMessage) -> str:
     """A message in one short line."""
+    return one_line(brief(message), _SUMMARY)
+
+
+def brief(message: AgentMessage) -> str:
+    """The text of a message, with the names of its calls."""
     if isinstance(message, CustomMessage):
-        return one_line(str(message.fields.get("summary") or message.fields.get("model") or ""), _SUMMARY)
-    calls = [f"→ {call.name}" for call in getattr(message, "tool_calls", ())]
-    return one_line(" ".join([text_of(message.content), *calls]), _SUMMARY)
+        return str(message.fields.get("summary") or message.fields.get("model") or "")
+    return " ".join([text_of(message.content), *(f"→ {call.name}" for call in getattr(message, "tool_calls", ()))])

@@ -10,6 +10,7 @@ import click
 from rich.text import Text
 
 from .. import conversion
+from ..chat.rendering import brief
 from ..conversion import sources
 from ..sessions import Session, SessionError, SessionInfo, operations, tree
 from ..sessions import compaction as compacting
@@ -17,7 +18,7 @@ from ..sessions.gc import Collected
 from ..sessions.operations import Where
 from ..sessions.session import Node
 from ..values.canonical import plain
-from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, text_of
+from ..values.messages import AgentMessage, AssistantMessage, CustomMessage
 from ..values.request import Conversation, is_aside
 from . import output
 from .convert import NAMES
@@ -234,12 +235,7 @@ def _role(message: AgentMessage) -> str:
 
 
 def _summary_line(message: AgentMessage) -> str:
-    if isinstance(message, CustomMessage):
-        text = str(message.fields.get("summary") or message.fields.get("model") or "")
-    else:
-        calls = [f"→ {call.name}" for call in getattr(message, "tool_calls", ())]
-        text = " ".join([text_of(message.content), *calls])
-    line = " ".join(text.split())
+    line = " ".join(brief(message).split())
     return line if len(line) <= 60 else f"{line[:59]}…"
 
 

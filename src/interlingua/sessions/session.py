@@ -1116,11 +1116,11 @@ def store_at(store: Store | str | None, home: str | Path | None = None) -> Store
     if not isinstance(store, str):
         return store
     if store.startswith("sqlite:"):
-        from .sqlite import sqlite_store
+        from .sql import sqlite_store
 
         return sqlite_store(store.removeprefix("sqlite:").removeprefix("//"))
     if store.startswith(("postgresql:", "postgres:")):
-        from .postgres import postgres_store
+        from .sql import postgres_store
 
         return postgres_store(store)
     raise SessionError(f"unknown store address {store!r}; use sqlite:FILE or postgresql://HOST/NAME")

@@ -1,18 +1,29 @@
-"""Sessions in a database: the code shared by SQLite and PostgreSQL, and SQLite itself. One row per line."""
+"""Sessions in a database, one row per line: in a SQLite file, or in PostgreSQL, shared by many hosts (needs the extra
+`postgres`).
+"""
 
 import contextlib
 import hashlib
 import itertools
+import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..values.errors import FormatError
-from .store import Deleted, Log, Problem, SessionError, SessionInfo, SessionNotFound
+from ..values.places import private_folder
+from ..values.regular import private_database
+from .lease import Lease
+from .store import Deleted, Log, Problem, SessionBusy, SessionError, SessionInfo, SessionNotFound, typed
 from .summary import summary
 from .tree import BAD, BLANK, ENTRY, ROOT, Place, head_after, parse_place, place, position
-from .watching import Watch
+from .watching import PathWatch, ThreadWatch, Watch
+
+if TYPE_CHECKING:
+    import psycopg
 
 TABLES = (
     """CREATE TABLE IF NOT EXISTS sessions (
@@ -212,9 +223,10 @@ def _placed(raw: bytes, head: int, find: Callable[[str], int | None]) -> tuple[P
 _DELETED = ".deleted-"
 
 
-def _is_deleted(name: str) -> bool:
-    _, sign, at = name.rpartition(_DELETED)
-    return bool(sign) and at.isdecimal()
+def _deleted(name: str) -> Deleted | None:
+    """The deleted session that has this name in the table; None for one that is not deleted."""
+    id, sign, at = name.rpartition(_DELETED)
+    return Deleted(id, int(at)) if sign and at.isdecimal() else None
 
 
 class SqlStore:
@@ -232,7 +244,7 @@ class SqlStore:
         return [agent for (agent,) in self._database.rows("SELECT DISTINCT agent FROM sessions ORDER BY agent")]
 
     def sessions(self, agent: str) -> list[SessionInfo]:
-        return [self._info(agent, *row) for row in self._listed(agent) if not _is_deleted(row[1])]
+        return [self._info(agent, *row) for row in self._listed(agent) if _deleted(row[1]) is None]
 
     def _listed(self, agent: str, which: str = "", *values: str) -> list[tuple[Any, ...]]:
         """Number, id, time and size of each session."""
@@ -313,8 +325,7 @@ class SqlStore:
 
     def trashed(self, agent: str) -> list[Deleted]:
         rows = self._database.rows("SELECT id FROM sessions WHERE agent = ? ORDER BY id", agent)
-        found = (name.rpartition(_DELETED) for (name,) in rows)
-        return [Deleted(id, int(at)) for id, sign, at in found if sign and at.isdecimal()]
+        return [one for (name,) in rows if (one := _deleted(name)) is not None]
 
     def trashed_info(self, agent: str, one: Deleted) -> SessionInfo:
         for number, _, modified, size in self._listed(agent, "AND id = ?", f"{one.id}{_DELETED}{one.at}"):
@@ -380,3 +391,192 @@ class SqlBlobs:
         with self._database.transaction():
             for name in names:
                 self._database.rows("DELETE FROM blobs WHERE agent = ? AND name = ?", self._agent, name)
+
+
+# --- SQLite -----------------------------------------------------------------------------------------------------------
+
+
+def sqlite_store(path: Path | str) -> SqlStore:
+    """The store in a SQLite file, created if missing."""
+    with typed(path):
+        place = Path(path).expanduser()
+        private_folder(place.parent)
+    return SqlStore(_Sqlite(place))
+
+
+class _Sqlite:
+    def __init__(self, path: Path) -> None:
+        self.where = str(path)
+        self._path = path
+        self._lock = threading.RLock()
+        try:
+            private_database(path)
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")  # a commit is on disk when it returns
+            self._connection.execute("PRAGMA foreign_keys = ON")
+            for table in TABLES:
+                self._connection.execute(table.format(serial="INTEGER PRIMARY KEY", bytes="BLOB"))
+        except (sqlite3.Error, OSError) as error:
+            raise SessionError(f"{path}: not usable as a session database: {error}") from error
+
+    def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._lock:
+            what = "not saved: " if self._connection.in_transaction else ""
+            try:
+                return self._connection.execute(statement, values).fetchall()
+            except (sqlite3.Error, UnicodeError, OverflowError) as error:
+                raise SessionError(f"{self.where}: {what}{error}") from error
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                self._roll_back()
+                raise SessionError(
+                    f"{self.where}: not saved, earlier lines are intact: {error}; check the disk and append again"
+                ) from error
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _roll_back(self) -> None:
+        """Ends the transaction; after some errors, a full disk among them, SQLite has ended it already."""
+        with contextlib.suppress(sqlite3.Error):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
+    def sync(self) -> None:
+        """Does nothing: in WAL mode with `synchronous = FULL` every commit is synced (sqlite.org/pragma.html)."""
+
+    def notify(self, session: int) -> None:
+        """Does nothing: watchers see the write to the WAL file."""
+
+    def watch(self, session: int) -> Watch:
+        return PathWatch([self._path.with_name(f"{self._path.name}-wal"), self._path])
+
+    def lease(self, agent: str, id: str) -> Callable[[], None]:
+        name = hashlib.sha256(f"{agent}\0{id}".encode()).hexdigest()[:24]
+        place = self._path.with_name(f"{self._path.name}.locks") / f"{name}.lock"
+        try:
+            with typed(place):
+                return Lease.take(place).release
+        except SessionBusy as busy:
+            raise SessionBusy(f"{self.where}: {agent}/{id}", busy.owner) from None
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+# --- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+
+def postgres_store(address: str) -> SqlStore:
+    """The store in a PostgreSQL database: `postgresql://user@host/name`."""
+    return SqlStore(_Postgres(address))
+
+
+class _Postgres:
+    """The write lock is an advisory lock: the server releases it when its owner's connection ends."""
+
+    def __init__(self, address: str) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise SessionError('PostgreSQL needs a driver; pip install "interlingua[postgres]"') from None
+        self._psycopg = psycopg
+        self._address = address
+        self._lock = threading.RLock()
+        self._connection = self._connect()
+        info = self._connection.info
+        self.where = f"postgresql://{info.host}/{info.dbname}"
+        with self.transaction():
+            self.rows(
+                "SELECT pg_advisory_xact_lock(?)", _key("tables", "")
+            )  # two processes may create the tables at once
+            for table in TABLES:
+                self.rows(table.format(serial="BIGSERIAL PRIMARY KEY", bytes="BYTEA"))
+
+    def _connect(self) -> "psycopg.Connection[Any]":
+        try:
+            return self._psycopg.connect(self._address, autocommit=True, options=_ALIVE)
+        except self._psycopg.Error as error:
+            raise SessionError(f"cannot reach the session database: {error}") from error
+
+    def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                found = self._connection.execute(statement.replace("?", "%s"), values or None)
+            except self._psycopg.Error as error:
+                raise SessionError(f"{getattr(self, 'where', 'PostgreSQL')}: {error}") from error
+            return found.fetchall() if found.description is not None else []
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                with self._connection.transaction():
+                    yield
+            except self._psycopg.Error as error:
+                raise SessionError(f"{self.where}: not saved: {error}") from error
+
+    def sync(self) -> None:
+        """Does nothing: a commit is on the server's disk when it returns."""
+
+    def notify(self, session: int) -> None:
+        self.rows("SELECT pg_notify(?, ?)", _CHANNEL, str(session))
+
+    def watch(self, session: int) -> Watch:
+        """Listens for notifications on a separate connection."""
+        connection = self._connect()
+        connection.execute(f"LISTEN {_CHANNEL}")
+
+        def block(seconds: float) -> bool:
+            try:
+                return any(
+                    notification.payload == str(session)
+                    for notification in connection.notifies(timeout=seconds, stop_after=1)
+                )
+            except self._psycopg.Error:
+                return True  # the next read raises the error
+
+        return ThreadWatch(block, connection.close)
+
+    def lease(self, agent: str, id: str) -> Callable[[], None]:
+        """Takes the lock on a separate connection, so that two sessions of one process exclude each other too."""
+        connection = self._connect()
+        try:
+            taken = connection.execute("SELECT pg_try_advisory_lock(%s)", [_key(agent, id)]).fetchone()
+        except self._psycopg.Error as error:
+            connection.close()
+            raise SessionError(f"no response from the session database: {error}") from error
+        if not taken or not taken[0]:
+            connection.close()
+            raise SessionBusy(f"{self.where}: {agent}/{id}", self._owner(agent, id))
+        return connection.close
+
+    def _owner(self, agent: str, id: str) -> str | None:
+        key = _key(agent, id) & (2**64 - 1)
+        who = """SELECT a.pid, a.client_addr, a.backend_start FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+            WHERE l.locktype = 'advisory' AND l.granted AND l.classid::bigint = ? AND l.objid::bigint = ?"""
+        for pid, address, since in self.rows(who, key >> 32, key & 0xFFFFFFFF):
+            return f"connection {pid} from {address or 'this host'}, since {since:%Y-%m-%d %H:%M:%S}"
+        return None
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+_CHANNEL = "interlingua_sessions"
+
+# The server detects a writer whose machine lost power within 30 s, and releases its locks.
+_ALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=4"
+
+
+def _key(agent: str, id: str) -> int:
+    digest = hashlib.sha256(f"interlingua\0{agent}\0{id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
