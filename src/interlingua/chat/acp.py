@@ -52,7 +52,7 @@ from ..values.messages import (
 )
 from ..values.visible_text import visible
 from . import approval
-from .chat import Settings, tool_context
+from .chat import Settings, session_model, tool_context
 from .opening import AGENT, RECENT, named
 from .rendering import one_line
 
@@ -107,7 +107,7 @@ class EditorSession:
         discover_core_tools(registry)
         own = registry.resolve_by_profile(settings.profile, context) if settings.profile != "none" else []
         self.agent: Agent[Any] = Agent(
-            settings.model or _model_of(session) or settings.usual_model(),
+            settings.model or session_model(session) or settings.usual_model(),
             [*own, *settings.added],
             system=settings.system or session.base.system or SYSTEM.format(root=settings.root),
             session=session,
@@ -438,8 +438,3 @@ def _replayed(message: AgentMessage) -> list[Any]:
             case ToolCall():
                 updates.append(_started(block.id, block.name, block.arguments, "pending"))
     return updates
-
-
-def _model_of(session: Session) -> str | None:
-    found = session.model
-    return None if found is None or not found.provider else f"{found.provider}/{found.id}"

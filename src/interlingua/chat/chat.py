@@ -21,7 +21,7 @@ from ..connect import models as catalogue
 from ..connect.client import default_client
 from ..connect.names import full_name
 from ..plugins.hooks import Hooks
-from ..plugins.installed import tool_config
+from ..plugins.installed import context_at
 from ..sessions import Session
 from ..tools.catalog import discover_core_tools
 from ..tools.fs import local_bridge
@@ -90,15 +90,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 def tool_context(settings: Settings) -> ToolContext:
     """Returns the context for the tools of a chat."""
-    root = str(settings.root)
-    return ToolContext(
-        root=root,
-        workspace_dir=root,
-        bridge=local_bridge(root),
-        complete=_complete,
-        config=tool_config(),
-        sandboxed=settings.sandboxed,
-    )
+    return context_at(settings.root, sandboxed=settings.sandboxed)
 
 
 class Screen(Protocol):
@@ -184,7 +176,7 @@ class Chat:
 
     def _open(self, session: Session) -> None:
         self.session = session
-        self.model = _full(self.settings.model) or _model_of(session) or _full(self.settings.usual_model()) or ""
+        self.model = _full(self.settings.model) or session_model(session) or _full(self.settings.usual_model()) or ""
         self.agent = Agent(
             self.model,
             self._tools,
@@ -589,13 +581,7 @@ def _full(name: str | None) -> str | None:
     return full_name(name, default_client().connectors) if name else None
 
 
-def _model_of(session: Session) -> str | None:
+def session_model(session: Session) -> str | None:
     """The last model of a session."""
     found = session.model
     return None if found is None or not found.provider else f"{found.provider}/{found.id}"
-
-
-async def _complete(*args: Any, **kwargs: Any) -> Any:
-    from ..connect.client import complete
-
-    return await complete(*args, **kwargs)

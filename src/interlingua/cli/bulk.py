@@ -37,7 +37,7 @@ from ..values.errors import FormatError, InterlinguaError, Unsupported
 from ..values.losses import Lines, Loss
 from ..values.regular import stream_regular
 from ..values.request import Conversation, ModelDescriptor
-from .output import LossSummary
+from .output import LossSummary, loss_json
 
 PIECE = 2 * 1024 * 1024
 FEW = 4  # documents of a container per worker task: they may be large
@@ -331,7 +331,7 @@ class _Losses:
             self._refused.setdefault(stage, loss)
         file = self._files[stage]
         if file is not None:
-            file.write(jsontext.write(_loss_row(loss)) + b"\n")
+            file.write(jsontext.write(loss_json(loss)) + b"\n")
 
     @property
     def refused(self) -> Loss | None:
@@ -372,10 +372,6 @@ def _separated(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield b"," * bool(at) + line.rstrip(b"\n")
 
 
-def _loss_row(loss: Loss) -> dict[str, str]:
-    return {"path": loss.path, "what": loss.what, "why": loss.why, "severity": loss.severity}
-
-
 def _convert_document(document: Document, task: Task, result: PieceResult, bodies: list[bytes]) -> None:
     name = task.origin or document.dialect or _detected(document)
     given = document.data
@@ -389,7 +385,7 @@ def _convert_document(document: Document, task: Task, result: PieceResult, bodie
     result.losses.add(document.name, losses)
     if task.rows:
         row: dict[str, Any] = {"source": document.source.name, "line": document.line, "from": name}
-        row["losses"] = [_loss_row(loss) for loss in losses]
+        row["losses"] = [loss_json(loss) for loss in losses]
         if task.bodies:
             row["body"] = [jsontext.read(line) for line in payload.splitlines()] if lines else jsontext.read(payload)
         result.rows.append(row)

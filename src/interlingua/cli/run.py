@@ -624,13 +624,14 @@ async def _work(job: _Job, found: "Installed | None", stop: Abort, options: dict
     """Runs the agent, with tools and the hooks of plugins."""
     from ..agent import Agent
     from ..agent.loop import Limits
+    from ..plugins.installed import context_at
     from ..tools.policy import ALLOW, ASK, Permissions
     from ..tools.schemas import extract_tool_schema
     from ..values.events import AgentEvent, MessageUpdate, ToolExecutionEnd, ToolExecutionStart
     from . import run_tools
 
     thread = job.thread
-    context = run_tools.context_at(Path(options["root"]))
+    context = context_at(Path(options["root"]).resolve())
     permissions = Permissions(replace(ALLOW if options["yes"] else ASK, root=context.root))
     approval = run_tools.Approval(permissions, context.bridge)
     show, end = _shown(job, options)

@@ -12,10 +12,9 @@ from typing import Any
 
 from ..chat import approval
 from ..plugins import Plugins
-from ..plugins.installed import Installed, open_installed, tool_config
+from ..plugins.installed import Installed, open_installed
 from ..tools.catalog import discover_core_tools
 from ..tools.decorator import tool
-from ..tools.fs import local_bridge
 from ..tools.policy import ApprovalRequest, Permissions, standing_rule
 from ..tools.registry import PROFILES, ToolRegistry, named, no_match
 from ..tools.tool import Tool, ToolContext
@@ -79,18 +78,6 @@ async def chosen(
 
 def _parents(path: Path) -> tuple[Path, ...]:
     return (path.resolve(), *path.resolve().parents)
-
-
-def context_at(root: Path) -> ToolContext:
-    place = str(root.resolve())
-    bridge = local_bridge(place)
-    return ToolContext(root=place, workspace_dir=place, bridge=bridge, complete=_complete, config=tool_config())
-
-
-async def _complete(*args: Any, **kwargs: Any) -> Any:
-    from ..connect.client import complete
-
-    return await complete(*args, **kwargs)
 
 
 def functions_of(code: str) -> list[Tool]:

@@ -18,7 +18,7 @@ from ..sessions.gc import Collected
 from ..sessions.operations import Where
 from ..sessions.session import Node
 from ..values.canonical import plain
-from ..values.messages import AgentMessage, AssistantMessage, CustomMessage
+from ..values.messages import AgentMessage, AssistantMessage
 from ..values.request import Conversation, is_aside
 from . import output
 from .convert import NAMES
@@ -178,7 +178,7 @@ def _print_tree(nodes: Sequence[Node], head: str | None, labels: dict[str, str],
         {
             "id": node.entry.id,
             "parentId": node.entry.parent_id,
-            "role": _role(node.entry.message),
+            "role": node.entry.message.role,
             "text": _summary_line(node.entry.message),
             "label": labels.get(node.entry.id or ""),
             "onPath": node.on_path,
@@ -228,10 +228,6 @@ def _nodes_of(conversation: Conversation) -> list[Node]:
         if not is_aside(entry):
             nodes.append(Node(at, parent, entry, id(entry) in on_path, problem))
     return nodes
-
-
-def _role(message: AgentMessage) -> str:
-    return message.role if isinstance(message, CustomMessage) else str(type(message).__struct_config__.tag)
 
 
 def _summary_line(message: AgentMessage) -> str:

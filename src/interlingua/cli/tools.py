@@ -12,9 +12,8 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from ..plugins.installed import open_installed, tool_config
+from ..plugins.installed import context_at, open_installed
 from ..tools import calling, catalog
-from ..tools.fs import local_bridge
 from ..tools.policy import ALLOW, ASK, ApprovalRequest
 from ..tools.registry import PROFILES, Resolution, ToolRegistry
 from ..tools.tool import Tool, ToolContext, ToolMeta, ToolResult
@@ -54,7 +53,7 @@ def list_command(
     async def listed() -> None:
         async with _registry(**wanted) as registry:
             metas = registry.select(profile, include=include or None, exclude=exclude)
-            report = await registry.areport(_context(Path.cwd()))
+            report = await registry.areport(context_at(Path.cwd().resolve()))
             if as_json:
                 output.print_json([_meta_json(meta, report) for meta in metas])
             else:
@@ -72,7 +71,7 @@ def show_command(name: str, as_json: bool, **wanted: Any) -> None:
 
     async def found() -> Tool:
         async with _registry(**wanted) as registry:
-            return await _tool(registry, name, _context(Path.cwd()))
+            return await _tool(registry, name, context_at(Path.cwd().resolve()))
 
     tool = asyncio.run(found())
     if as_json:
@@ -92,7 +91,7 @@ def show_command(name: str, as_json: bool, **wanted: Any) -> None:
 @click.option("-y", "--yes", is_flag=True, help="Allow the call; reading is always allowed.")
 def run_command(name: str, arguments: str, root: Path, as_json: bool, yes: bool, **wanted: Any) -> None:
     """Run a tool with JSON arguments (`-` reads them from standard input); progress goes to stderr."""
-    context = _context(root)
+    context = context_at(root.resolve())
     interactive = sys.stdin.isatty() and arguments != "-"
 
     async def called() -> ToolResult:
@@ -169,18 +168,6 @@ async def _registry(
         return
     async with open_installed(tools=registry, paths=plugins, servers=servers or None, on_problem=warn):
         yield registry
-
-
-def _context(root: Path) -> ToolContext:
-    place = str(root.resolve())
-    bridge = local_bridge(place)
-    return ToolContext(root=place, workspace_dir=place, bridge=bridge, complete=_complete, config=tool_config())
-
-
-async def _complete(*args: Any, **kwargs: Any) -> Any:
-    from ..connect.client import complete
-
-    return await complete(*args, **kwargs)
 
 
 async def _tool(registry: ToolRegistry, name: str, context: ToolContext) -> Tool:

@@ -17,7 +17,7 @@ from ..tools.registry import PROFILES, ToolRegistry
 from ..tools.tool import Tool, ToolContext
 from ..values.errors import InterlinguaError
 from ..values.numbers import natural
-from .options import BARE, HOME, MCP, PLUGINS
+from .options import BARE, HOME, MCP, PLUGINS, warn
 
 TOKEN = "INTERLINGUA_MCP_TOKEN"
 
@@ -95,13 +95,13 @@ class _Choice(NamedTuple):
 
     @contextlib.asynccontextmanager
     async def tools(self, context: ToolContext) -> AsyncGenerator[list[Tool], None]:
-        registry = ToolRegistry(on_warning=_log)
-        discover_core_tools(registry, on_load_warning=_log)
+        registry = ToolRegistry(on_warning=warn)
+        discover_core_tools(registry, on_load_warning=warn)
         async with contextlib.AsyncExitStack() as stack:
             if not self.bare:
                 servers = self.servers or None
                 await stack.enter_async_context(
-                    open_installed(tools=registry, paths=self.plugins, servers=servers, on_problem=_log)
+                    open_installed(tools=registry, paths=self.plugins, servers=servers, on_problem=warn)
                 )
             yield await registry.aresolve_all(context, profile=self.profile, include=self.include, exclude=self.exclude)
 
@@ -114,13 +114,9 @@ def _context(root: Path) -> ToolContext:
 def _report(tools: list[Tool], others: list[str]) -> None:
     if not tools:
         raise InterlinguaError("no tools to serve; allow some with --allow, or include others")
-    _log(f"serving {', '.join(tool.name for tool in tools)}")
+    warn(f"serving {', '.join(tool.name for tool in tools)}")
     if others:
-        _log(f"not allowed: {', '.join(others)} (see --allow)")
-
-
-def _log(message: str) -> None:
-    click.echo(f"interlingua: {message}", err=True)
+        warn(f"not allowed: {', '.join(others)} (see --allow)")
 
 
 async def _serve(choice: _Choice, policy: Policy, context: ToolContext, address: str | None, offer: _Offer) -> None:
@@ -143,7 +139,7 @@ async def _serve(choice: _Choice, policy: Policy, context: ToolContext, address:
             return
         host, port = _parted(address)
         token = os.environ.get(TOKEN) or None
-        await serve_http(server, host, port, token=token, on_ready=lambda url: _log(f"at {url}"))
+        await serve_http(server, host, port, token=token, on_ready=lambda url: warn(f"at {url}"))
 
 
 def _parted(address: str) -> tuple[str, int]:

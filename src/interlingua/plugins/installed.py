@@ -16,12 +16,14 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from ..connect.registry import ConnectorRegistry
 from ..connect.tables import Mistake, convert, read_tables
+from ..tools.fs import local_bridge
 from ..tools.registry import ToolRegistry
 from ..tools.settings import check_settings
 from ..tools.tool import Tool, ToolContext, ToolMeta
@@ -49,6 +51,25 @@ def tool_config() -> dict[str, Any]:
     tool.
     """
     return {"tools": read_tables(home() / TOOLS_FILE, _tool_tables) or {}}
+
+
+def context_at(root: Path, *, sandboxed: bool | None = None) -> ToolContext:
+    """Returns the context of tools below a root, with the user's configuration of tools."""
+    place = str(root)
+    return ToolContext(
+        root=place,
+        workspace_dir=place,
+        bridge=local_bridge(place),
+        complete=_complete,
+        config=tool_config(),
+        sandboxed=sandboxed,
+    )
+
+
+async def _complete(*args: Any, **kwargs: Any) -> Any:
+    from ..connect.client import complete
+
+    return await complete(*args, **kwargs)
 
 
 def _tool_tables(given: dict[str, Any]) -> dict[str, Any]:

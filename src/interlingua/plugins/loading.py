@@ -19,7 +19,7 @@ from ..connect.registry import ConnectorRegistry
 from ..tools.registry import ToolRegistry
 from ..tools.tool import Tool
 from ..values.errors import FormatError
-from ..values.interop import describe, must_propagate, several, struct_of, with_arguments
+from ..values.interop import describe, drop, must_propagate, several, struct_of, with_arguments
 from ..values.places import PLUGIN_GROUP
 from ..values.spelling import nearest
 from .adding import Additions
@@ -32,7 +32,6 @@ from .running import (
     Work,
     contained,
     definition_of,
-    drop,
     forget,
     free_name,
     imported,

@@ -181,11 +181,3 @@ def settings_of(id: str, schema: dict[str, Any] | None, config: Mapping[str, Any
     if problems:
         raise Failed("config", f"invalid configuration of {id}: {'; '.join(problems)}")
     return valid
-
-
-def drop(waiting: Awaitable[Any]) -> None:
-    """Closes an awaitable that will not be awaited."""
-    for name in ("close", "cancel"):
-        if end := getattr(waiting, name, None):
-            end()
-            return

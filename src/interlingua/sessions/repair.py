@@ -225,7 +225,9 @@ def _item(number: int, raw: bytes, findings: list[RepairFinding]) -> Iterator[_I
         yield _Item(number, raw, line, entry.message, extra=entry.extra, parents=entry.parents)
         return
     messages = _decoded_line(jsontext.read(raw.removeprefix(b"\xef\xbb\xbf")))
-    findings.append(RepairFinding(number, "shape", why, f"written as {', '.join(map(_role, messages))}"))
+    findings.append(
+        RepairFinding(number, "shape", why, f"written as {', '.join(message.role for message in messages)}")
+    )
     names = _part_names(line.id, len(messages))
     for at, message in enumerate(messages):
         place = Given(line.role, names[at], names[at - 1] if at else line.parent_id)
@@ -237,10 +239,6 @@ def _part_names(id: Any, count: int) -> list[str | None]:
     if not isinstance(id, str):
         return [None] * count
     return [*(f"{id}.{part}" for part in range(1, count)), id]
-
-
-def _role(message: AgentMessage) -> str:
-    return message.role if isinstance(message, CustomMessage) else str(type(message).__struct_config__.tag)
 
 
 # --- foreign messages ------------------------------------------------------------------------------------------------
@@ -465,7 +463,7 @@ class _Repair:
         if isinstance(message, AssistantMessage):
             message, state = self._with_ids(old, item, message)
         message = self._without_blanks(item, message)
-        if _kind(message) == COMPACTION:
+        if kind_of_message(message) == COMPACTION:
             message = self._with_first_kept(old, item, message, parent)
         return self._put(item, message, parent, state)
 
@@ -613,7 +611,7 @@ class _Repair:
             self._find(item, "id", f"duplicate id {line.id!r}", f"given the id {id!r}")
         if item is None or (id is None and parent == ROOT and self._head != ROOT):
             id = self._fresh_id(f"added-{len(self.lines) + 1}")
-        same = item is not None and not item.changed and message == item.message and id == _str(line.id)
+        same = item is not None and not item.changed and message == item.message and id == optional(line.id)
         if same and item is not None and self._leads_to(line, parent):
             raw = item.raw
         else:
@@ -621,7 +619,7 @@ class _Repair:
             extra, parents = ({}, ()) if item is None else (item.extra, item.parents)
             entry = Entry(message=message, id=id, parent_id=name, parents=parents, extra=extra)  # type: ignore[arg-type]
             raw = self._written(item if same else None, entry, root=parent == ROOT and self._head != ROOT)
-        number = self._write(raw, _kind(message), parent)
+        number = self._write(raw, kind_of_message(message), parent)
         if id is not None:
             self._names[id] = number
         self._states[number] = state
@@ -723,14 +721,6 @@ def _replaced(raw: bytes, place: Given) -> bytes:
     """A line outside the tree with another target or parent."""
     named = {"target": place.target, "parentId": place.parent_id}
     return jsontext.write({**jsontext.read(raw), **{k: v for k, v in named.items() if v is not UNSET}})
-
-
-def _kind(message: AgentMessage) -> int:
-    return kind_of_message(message)
-
-
-def _str(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def conversation_of(data: bytes) -> Conversation:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, structs
 
 from ..values.errors import FormatError
-from ..values.interop import attribute, describe, must_propagate, snake_case, struct_of, with_arguments
+from ..values.interop import attribute, describe, drop, must_propagate, snake_case, struct_of, with_arguments
 from .settings import check_settings
 from .tool import MissingContext, Tool, ToolContext, ToolFactory, ToolMeta, ToolProfile, ToolSection, as_tool
 
@@ -448,7 +448,7 @@ def _driven(steps: _Steps) -> Resolution:
     try:
         waiting = next(steps)
         while True:
-            _drop(waiting)
+            drop(waiting)
             waiting = steps.throw(_Asynchronous())
     except StopIteration as end:
         resolution: Resolution = end.value
@@ -471,11 +471,3 @@ async def _driven_async(steps: _Steps) -> Resolution:
     except StopIteration as end:
         resolution: Resolution = end.value
         return resolution
-
-
-def _drop(waiting: Awaitable[Any]) -> None:
-    """Closes an awaitable that is not awaited, to avoid the 'never awaited' warning."""
-    for name in ("close", "cancel"):
-        if end := getattr(waiting, name, None):
-            end()
-            return

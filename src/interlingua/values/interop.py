@@ -6,7 +6,7 @@ arguments that it uses.
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -195,3 +195,11 @@ def with_arguments(
         return function(*every[: len(places)], **keywords)
 
     return call
+
+
+def drop(waiting: Awaitable[Any]) -> None:
+    """Closes an awaitable that is not awaited, to avoid the 'never awaited' warning."""
+    for name in ("close", "cancel"):
+        if end := getattr(waiting, name, None):
+            end()
+            return
