@@ -322,18 +322,13 @@ class Worker:
             with self._changed:
                 self._suspects.append(life.id)
         while True:
-            if self._total is not None and not await asyncio.to_thread(self._is_in_total, life.id):
-                if life.left is not None:
-                    self._end_isolation(life.id)
-                    raise RunError(life.left)
-                await _pause(self._poll / 4, life.signal)
-                continue
-            with self._changed:
-                first = self._suspects[:1] == [life.id]
-                may_begin = first and not self._begun if is_suspect else not self._suspects
-                if may_begin or (first and loop.time() > until):
-                    self._begun.add(life.id)
-                    return
+            if self._total is None or await asyncio.to_thread(self._is_in_total, life.id):
+                with self._changed:
+                    first = self._suspects[:1] == [life.id]
+                    may_begin = first and not self._begun if is_suspect else not self._suspects
+                    if may_begin or (first and loop.time() > until):
+                        self._begun.add(life.id)
+                        return
             if life.left is not None:
                 self._end_isolation(life.id)
                 raise RunError(life.left)
