@@ -185,8 +185,7 @@ async def _watch(archive: "Archive", as_json: bool) -> None:
     """Updates the index whenever a file of a source changes, until interrupted."""
     from ..sessions.watching import RESCAN
 
-    watch = archive.watch()
-    try:
+    with contextlib.closing(archive.watch()) as watch:
         await watch.start()
         changed = True  # changes before the watch was active
         print("interlingua: watching; Ctrl-C ends", file=sys.stderr)
@@ -199,8 +198,6 @@ async def _watch(archive: "Archive", as_json: bool) -> None:
             fresh = tuple(problem for problem in report.problems if problem not in before)
             if report.indexed or report.removed or report.moved or fresh:
                 _print_report(report._replace(problems=fresh), as_json)
-    finally:
-        watch.close()
 
 
 # --- filters ---------------------------------------------------------------------------------------------------------

@@ -237,8 +237,7 @@ def export(
         media=not no_media,
     )
     describer = Describer(library, Finder(library))
-    tree = describer.open_tree(place)
-    try:
+    with contextlib.closing(describer.open_tree(place)) as tree:
         view = describer.view(place)
         material = material_of(tree, view, chosen, describer)
         finds = finds_of(material, also)
@@ -246,8 +245,6 @@ def export(
         if ids:
             material = redacted(material, ids, also)
         written = write(material, view, chosen)
-    finally:
-        tree.close()
     if chosen.format == PREFERENCES and not written.data:
         raise InterlinguaError(
             f"{given}: no two answers to one message are rated differently, nothing was written; rate some in a canvas"

@@ -606,14 +606,12 @@ async def _replay(
     from ..sessions import Session, store_at
 
     place = store_at(store, home if store is None else None)
-    opened: list[Session] = []
-    try:
-        for id in ids or [info.id for info in place.sessions(agent)]:
-            opened += [Session.open(id, agent=agent, store=place, create=False, read_only=True)]
+    with contextlib.ExitStack() as stack:
+        opened = [
+            stack.enter_context(Session.open(id, agent=agent, store=place, create=False, read_only=True))
+            for id in ids or [info.id for info in place.sessions(agent)]
+        ]
         answers = await asyncio.to_thread(Replay, opened, redactor_of(recording))
-    finally:
-        for session in opened:
-            session.close()
     if not len(answers):
         raise InterlinguaError("nothing is recorded; record with: interlingua serve --record")
     async with until_signalled() as stop, replay_gateway(answers, port=port) as gateway:

@@ -156,7 +156,8 @@ def collect_branches(store: Store, agent: str, id: str, *, delete: bool = False)
         size = sum((len(line) + 1) * count for line, count in removed.items())
         name = f"{id}.gc-{secrets.token_hex(4)}"
         try:
-            _write(store, agent, name, lines)
+            with contextlib.closing(store.open(agent, name, write=True, create=True)) as written:
+                written.add(lines, sync=True)
             _verify(store, agent, name, session)
         except BaseException:
             store.delete(agent, name)
@@ -236,24 +237,13 @@ def _refuse(session: Session) -> None:
                 )
 
 
-def _write(store: Store, agent: str, name: str, lines: list[bytes]) -> None:
-    log = store.open(agent, name, write=True, create=True)
-    try:
-        log.add(lines, sync=True)
-    finally:
-        log.close()
-
-
 def _verify(store: Store, agent: str, name: str, source: Session) -> None:
     """Raises SessionDamaged unless the copy reads like the source."""
-    copy = Session(store.open(agent, name, write=False, create=False), store, id=name, agent=agent)
-    try:
+    with Session(store.open(agent, name, write=False, create=False), store, id=name, agent=agent) as copy:
         same = all(
             look(copy) == look(source)
             for look in (Session.path, Session.labels, Session.branches, lambda one: (one.title, one.current_branch))
         )
-    finally:
-        copy.close()
     if not same:
         raise SessionDamaged(f"{source.where}: the written copy differs from the original; the session was not changed")
 

@@ -946,8 +946,7 @@ class Session:
 
         Never ends by itself. Unfinished messages are not in the log and not yielded.
         """
-        watch = self.watch()
-        try:
+        with contextlib.closing(self.watch()) as watch:
             at = self._after(since) if since is not None else self.line_count
             seen = deque(line.entry.id for line in self.lines(max(0, at - _REMEMBERED), _REMEMBERED) if line.entry)
             generation = self.generation
@@ -964,8 +963,6 @@ class Session:
                             seen.popleft()
                         yield found
                 await watch.wait()
-        finally:
-            watch.close()
 
     def _line_after(self, seen: Iterable[str | None]) -> int:
         """The line after the latest of these entries that still exists."""
