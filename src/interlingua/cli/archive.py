@@ -509,17 +509,11 @@ def _total_json(total: "Total") -> dict[str, Any]:
 @JSON
 def show(id: str, thinking: bool, full: bool, plain: bool, home: Path | None, as_json: bool) -> None:
     """Show a conversation in the terminal."""
-    from .. import conversion
-    from .show import _View
+    from .show import _View, print_conversation
 
     with _opened(home) as archive:
         conversation = archive.open(archive.find(id))
-    if as_json:
-        sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes() + b"\n")
-        return
-    with output.paged() as out:
-        for part in _View(thinking=thinking, full=full, plain=plain).conversation(conversation):
-            out.print(part)
+    print_conversation(conversation, _View(thinking=thinking, full=full, plain=plain), as_json)
 
 
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}

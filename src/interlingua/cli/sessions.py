@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeVar
 import click
 from rich.text import Text
 
-from .. import conversion
 from ..chat.rendering import brief
 from ..conversion import sources
 from ..sessions import Session, SessionError, SessionInfo, operations, tree
@@ -23,7 +22,7 @@ from ..values.request import Conversation, is_aside
 from . import output
 from .convert import NAMES
 from .options import JSON, Group, complete_sessions
-from .show import _View
+from .show import _View, print_conversation
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -141,7 +140,7 @@ def show(
             path = conversation.path()
             _print_tree(_nodes_of(conversation), path[-1].id if path else None, {}, as_json)
         else:
-            _print_view(conversation, view, as_json)
+            print_conversation(conversation, view, as_json)
         return
     with operations.open_session(name, **where) as session:
         if response or extract:
@@ -149,7 +148,7 @@ def show(
         elif as_tree:
             _print_tree(session.nodes(), session.head, session.labels(), as_json)
         else:
-            _print_view(operations.view_of(session, "context" if as_context else "path", last), view, as_json)
+            print_conversation(operations.view_of(session, "context" if as_context else "path", last), view, as_json)
         output.report_problems([sources.Problem(session.where, str(problem)) for problem in session.problems])
 
 
@@ -162,15 +161,6 @@ def _print_answer(session: Session, extract: bool) -> None:
         raise SessionError(f"{session.id}: no answer yet")
     text = code_in(answers[-1].text) if extract else answers[-1].text
     click.echo(text.removesuffix("\n"))
-
-
-def _print_view(conversation: Conversation, view: _View, as_json: bool) -> None:
-    if as_json:
-        sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes() + b"\n")
-        return
-    with output.paged() as out:
-        for part in view.conversation(conversation):
-            out.print(part)
 
 
 def _print_tree(nodes: Sequence[Node], head: str | None, labels: dict[str, str], as_json: bool) -> None:

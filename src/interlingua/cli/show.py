@@ -98,6 +98,15 @@ def _show(out: Console, found: Iterator[tuple[str, Conversation | LargeSession]]
             out.print(part)
 
 
+def print_conversation(conversation: Conversation, view: "_View", as_json: bool) -> None:
+    if as_json:
+        sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes() + b"\n")
+        return
+    with output.paged() as out:
+        for part in view.conversation(conversation):
+            out.print(part)
+
+
 class _View:
     """Renders a conversation; in a pipe as plain text, whose lines are neither wrapped nor padded."""
 

@@ -638,27 +638,19 @@ def _fts(term: Term, exact: bool) -> str:
 
 def _conditions(query: Query) -> tuple[str, list[Any]]:
     """The conditions that tags do not cover."""
-    parts: list[str] = []
-    values: list[Any] = []
-    value: Any
-    for column, sign, value in (
-        ("cost", ">=", query.min_cost),
-        ("at", ">=", query.since),
-        ("at", "<=", query.until),
-    ):
-        if value is not None:
-            parts.append(f"AND texts.{column} {sign} ?")
-            values.append(value)
-    for column, sign, value in (
-        ("agent", "=", query.agent),
-        ("project", "=", query.project),
-        ("cost", ">=", query.min_total),
-        ("cost", "<=", query.max_total),
-    ):
-        if value is not None:
-            parts.append(f"AND texts.session IN (SELECT n FROM sessions WHERE {column} {sign} ?)")
-            values.append(value)
-    return " ".join(parts), values
+    of_text = {"cost >= ?": query.min_cost, "at >= ?": query.since, "at <= ?": query.until}
+    of_session = {
+        "agent = ?": query.agent,
+        "project = ?": query.project,
+        "cost >= ?": query.min_total,
+        "cost <= ?": query.max_total,
+    }
+    tests: dict[str, Any] = {f"AND texts.{test}": value for test, value in of_text.items()}
+    tests |= {
+        f"AND texts.session IN (SELECT n FROM sessions WHERE {test})": value for test, value in of_session.items()
+    }
+    given = {test: value for test, value in tests.items() if value is not None}
+    return " ".join(given), [*given.values()]
 
 
 def part_of(text: Text) -> int:
