@@ -537,7 +537,7 @@ def chat(id: str, options: tuple[str, ...], home: Path | None) -> None:
         with save(conversation, agent="main", home=archive.home) as session:
             made = session.id
         os.environ["INTERLINGUA_HOME"] = str(archive.home)
-    output.console(err=True).print(Text(f"{found.id[:SHORT]} continues as session {made}", "dim"))
+    output.note(f"{found.id[:SHORT]} continues as session {made}")
     talk.main(["--session", made, *options], prog_name="interlingua chat")
 
 

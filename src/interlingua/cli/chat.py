@@ -9,7 +9,6 @@ from typing import Any, TextIO, cast
 
 import click
 from msgspec.structs import replace
-from rich.text import Text
 
 from ..chat import opening
 from ..chat.chat import Chat, Screen, Settings, tool_context
@@ -133,7 +132,7 @@ def command(
     with opening.open_session(name, resume=resume, system=system) as session:
         code, resumable = asyncio.run(_chat(settings, session, prompt, None if bare else (plugins, servers or None)))
     if resumable is not None:
-        output.console(err=True).print(Text(f"resume with: interlingua chat --session {resumable}", "dim"))
+        output.note(f"resume with: interlingua chat --session {resumable}")
     sys.exit(code)
 
 

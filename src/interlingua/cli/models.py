@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import click
-from rich.text import Text
 
 from ..connect import models as catalogue
 from ..connect import prices as pricing
@@ -89,7 +88,7 @@ def list_(
     if not found and terms and provider is None and not everything and not live:
         found = _listed(providers, terms)
         if found:
-            _note("no key is found for these; `interlingua auth login PROVIDER` stores one")
+            output.note("no key is found for these; `interlingua auth login PROVIDER` stores one")
     if not everything:
         found = [model for model in found if is_chat(model.id)]
     if as_json:
@@ -98,9 +97,9 @@ def list_(
         with output.paged(pager) as out:
             output.table(out, _COLUMNS, [[f"{model.provider}/{model.id}", *_cells(model)] for model in found])
         if not (terms or provider or everything) and usable == [OFFLINE]:
-            _note("no key is found; `interlingua auth login PROVIDER` stores one, --all lists every model")
+            output.note("no key is found; `interlingua auth login PROVIDER` stores one, --all lists every model")
     elif not failed and not terms:
-        _note("no models")
+        output.note("no models")
     if not found and terms and not failed:
         print(f"interlingua: {_no_match(' '.join(terms), provider)}", file=sys.stderr)
         failed = True
@@ -174,10 +173,6 @@ def _live(providers: list[str], terms: tuple[str, ...]) -> tuple[list[ModelDescr
     return [
         model for model, text in zip(found, texts, strict=True) if all(term.lower() in text for term in terms)
     ], failed
-
-
-def _note(text: str) -> None:
-    output.console(err=True).print(Text(text, "dim"))
 
 
 def _cells(model: ModelDescriptor) -> list[str]:
@@ -261,7 +256,7 @@ def default_(model: str | None, remove: bool, as_json: bool) -> None:
         raise FormatError("no default model; set one with `interlingua models default MODEL`", "models.toml")
     else:
         print(found)
-        _note(f"from {_VARIABLE}" if variable else f"from {home() / 'models.toml'}")
+        output.note(f"from {_VARIABLE}" if variable else f"from {home() / 'models.toml'}")
 
 
 @command.group("aliases", invoke_without_command=True)

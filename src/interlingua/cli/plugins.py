@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -72,42 +73,32 @@ def _broken_row(folder: Path) -> dict[str, Any]:
             read_manifest(path)
     except FormatError as error:
         text = str(error)
-    return {
-        "id": folder.name,
-        "name": folder.name,
-        "kind": "broken",
-        "from": str(folder),
-        "description": text,
-        "channels": [],
-        "providers": [],
-    }
+    return _row(folder.name, folder.name, "broken", str(folder), text)
 
 
 def _folder_row(info: ExtensionInfo) -> dict[str, Any]:
     entry = info.entry_point or ""
     kind = "folder" if entry.endswith(".py") else "script" if entry else "no entry"
-    return {
-        "id": info.id,
-        "name": info.name,
-        "kind": kind,
-        "from": info.path,
-        "description": info.description,
-        "channels": list(info.channels),
-        "providers": list(info.providers),
-    }
+    return _row(info.id, info.name, kind, info.path, info.description, info.channels, info.providers)
 
 
 def _package_row(point: Any) -> dict[str, Any]:
     known = point.dist.metadata if point.dist is not None else {}
-    return {
-        "id": point.name,
-        "name": point.name,
-        "kind": "package",
-        "from": point.value,
-        "description": known["Summary"] if "Summary" in known else None,  # noqa: SIM401 (a message has no get)
-        "channels": [],
-        "providers": [],
-    }
+    summary = known["Summary"] if "Summary" in known else None  # noqa: SIM401 (a message has no get)
+    return _row(point.name, point.name, "package", point.value, summary)
+
+
+def _row(
+    id: str,
+    name: str,
+    kind: str,
+    place: str,
+    description: str | None,
+    channels: Iterable[str] = (),
+    providers: Iterable[str] = (),
+) -> dict[str, Any]:
+    about = {"id": id, "name": name, "kind": kind, "from": place, "description": description}
+    return {**about, "channels": list(channels), "providers": list(providers)}
 
 
 @command.command("install")
