@@ -24,9 +24,10 @@ from ..dialects import DIALECTS
 from ..sessions import Session, SessionInfo, SessionNotFound
 from ..sessions.compaction import is_bookkeeping
 from ..sessions.comparison import Difference, differences
+from ..sessions.operations import payload_of
 from ..values import spelling
 from ..values.errors import InterlinguaError
-from ..values.losses import Encoded, Lines, Loss
+from ..values.losses import Encoded, Loss
 from ..values.numbers import natural
 from ..values.request import Context, Conversation, Entry, ModelDescriptor, Request
 from . import approval, opening, themes, tree
@@ -267,7 +268,7 @@ def _export_arguments(argument: str) -> tuple[str, str]:
 
 def _write(path: Path, encoded: Encoded) -> None:
     with local_files.atomic(path) as stream:
-        stream.write(encoded.bytes() + (b"" if isinstance(encoded.body, Lines) else b"\n"))
+        stream.write(payload_of(encoded))
 
 
 async def _canvas(chat: Chat, _: str) -> None:

@@ -49,10 +49,12 @@ def command() -> None:
 
 
 @contextlib.contextmanager
-def _opened(home: Path | None) -> Iterator["Archive"]:
+def _opened(home: Path | None, *, update: bool = False) -> Iterator["Archive"]:
     from ..sessions.archive import Archive
 
     with Archive(home.expanduser() if home is not None else None, price=list_price) as archive:
+        if update:
+            _update(archive)  # problems of files are listed by `add` and `status`
         yield archive
 
 
@@ -297,9 +299,7 @@ def search(
     All terms must occur; "a phrase" in quotes, -word to exclude. Open a hit by its id: interlingua archive
     show|chat|canvas ID.
     """
-    with _opened(home) as archive:
-        if not no_update:
-            _update(archive)  # problems of files are listed by `add` and `status`
+    with _opened(home, update=not no_update) as archive:
         query = archive.query(
             " ".join(text), role=role, is_error=True if failed else None, limit=limit, offset=offset, **filters
         )
@@ -381,9 +381,7 @@ def _describe(one: "Archived") -> str:
 @JSON
 def list_(filters: dict[str, Any], limit: int, no_update: bool, home: Path | None, as_json: bool) -> None:
     """List the conversations of the archive, the latest first."""
-    with _opened(home) as archive:
-        if not no_update:
-            _update(archive)  # problems of files are listed by `add` and `status`
+    with _opened(home, update=not no_update) as archive:
         rows = archive.conversations(archive.query(limit=limit, **filters))
     if as_json:
         output.print_json([_archived_json(one) for one in rows])
@@ -445,9 +443,7 @@ def totals(by: tuple[str, ...], filters: dict[str, Any], no_update: bool, home: 
     do not state are computed from list prices.
     """
     groups = by or ("day", "model", "project")
-    with _opened(home) as archive:
-        if not no_update:
-            _update(archive)  # problems of files are listed by `add` and `status`
+    with _opened(home, update=not no_update) as archive:
         query = archive.query(**filters)
         if query.tool is not None:
             raise click.UsageError(f"no program {filters['tool']!r} in the archive; totals are by program, not by call")

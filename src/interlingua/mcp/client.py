@@ -125,8 +125,7 @@ class ServerTools(list[Tool]):
     @property
     def instructions(self) -> str | None:
         """The server's usage instructions: untrusted text."""
-        given = self._connection.instructions
-        return None if given is None else visible(given)[:MAX_DESCRIPTION]
+        return _text(self._connection.instructions)
 
     async def resources(self) -> list[ServerResource]:
         """Returns the resources, and the resource templates."""
