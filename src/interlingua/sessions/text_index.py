@@ -231,12 +231,9 @@ class TextIndex:
     def _tags(self, database: sqlite3.Connection, store: str, session: int, text: Text) -> str:
         """One tag for each attribute that a query can filter by."""
         tags = [f"s{session}", f"o{self._name(database, store)}", f"k{text.kind}"]
-        if text.role:
-            tags.append(f"r{self._name(database, text.role)}")
-        if text.tool:
-            tags.append(f"t{self._name(database, text.tool)}")
-        if text.model:
-            tags.append(f"m{self._name(database, text.model)}")
+        for letter, name in (("r", text.role), ("t", text.tool), ("m", text.model)):
+            if name:
+                tags.append(f"{letter}{self._name(database, name)}")
         if text.is_error:
             tags.append("failed")
         return " ".join(tags)
