@@ -396,8 +396,8 @@ class Directory:
         return [self._detailed(row, message_limit) for row in rows[:limit]]
 
     def _rows(self, by: Caller | None, agent: str | None) -> _Rows:
-        if agent is not None and agent not in self.agents:
-            raise ToolInputError(f"unknown agent {agent!r}; valid agents: {', '.join(self.agents)}")
+        if agent is not None:
+            self._setup(agent)  # raises for an unknown one
         names = [agent] if agent is not None else [*self.agents]
         infos = itertools.chain.from_iterable(self._store.sessions(name) for name in names)
         rows = [row_of(info) for info in infos if self.is_visible(f"agent:{info.agent}:{info.id}", by)]

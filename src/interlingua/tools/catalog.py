@@ -115,10 +115,8 @@ def discover_core_tools(
     """
     warn = on_load_warning or _log.warning
     for name in dict.fromkeys((*(include or ()), *(exclude or ()))):
-        if problem := unknown_group(name, GROUPS):
+        if problem := _problem(name):
             warn(problem)
-        elif not any(named(_meta(row), (name,)) for row in ROWS):
-            warn(no_match(name, [row.id for row in ROWS]))
     for section in SECTIONS:
         registry.register_section(section)
     for row in ROWS:
@@ -133,10 +131,7 @@ def core_tools(names: Iterable[str], context: ToolContext | None = None) -> list
     """Core tools by their ids (`read`, `exec`) or groups (`group:fs`); raises for one that is unknown or needs more."""
     wanted = list(dict.fromkeys(names))
     for name in wanted:
-        problem = unknown_group(name, GROUPS)
-        if problem is None and not any(named(_meta(row), (name,)) for row in ROWS):
-            problem = no_match(name, [row.id for row in ROWS])
-        if problem is not None:
+        if problem := _problem(name):
             raise FormatError(problem, "tools")
     registry = ToolRegistry()
     discover_core_tools(registry, include=wanted)
@@ -145,6 +140,12 @@ def core_tools(names: Iterable[str], context: ToolContext | None = None) -> list
         if one.id in wanted:
             raise FormatError(f"the core tool {one.id} cannot be used here: {one.reason}", "tools")
     return tools
+
+
+def _problem(name: str) -> str | None:
+    """The message for an id or group that selects no core tool; None for any other."""
+    selects = any(named(_meta(row), (name,)) for row in ROWS)
+    return unknown_group(name, GROUPS) or (None if selects else no_match(name, [row.id for row in ROWS]))
 
 
 def _register(registry: ToolRegistry, row: Row, meta: ToolMeta, warn: OnLoadWarning) -> None:
