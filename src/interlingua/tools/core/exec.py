@@ -30,6 +30,12 @@ UPDATE_SECONDS = 0.1
 MAX_COMMAND_BYTES = 100_000  # Linux limits one argument to 128 KiB (MAX_ARG_STRLEN, execve(2))
 MAX_TIMEOUT = 7 * 24 * 3600.0
 
+_REASONS = {
+    "timeout": "timeout after {seconds:.0f} s: the command and all it started was ended",
+    "killed": "ended on request, with all it started",
+    "processes": "ended: it started too many processes",
+    "lost": "the command killed its supervisor; what could be found of it was ended",
+}
 _SHELLS = (("/bin/bash", "--noprofile", "--norc", "-c"), ("/usr/bin/bash", "--noprofile", "--norc", "-c"))
 
 
@@ -355,14 +361,8 @@ def ending(session: ProcessSession) -> list[str]:
     if exit is None:
         return []
     notes = []
-    if exit.reason == "timeout":
-        notes.append(f"(timeout after {session.seconds:.0f} s: the command and all it started was ended)")
-    elif exit.reason == "killed":
-        notes.append("(ended on request, with all it started)")
-    elif exit.reason == "processes":
-        notes.append("(ended: it started too many processes)")
-    elif exit.reason == "lost":
-        notes.append("(the command killed its supervisor; what could be found of it was ended)")
+    if exit.reason:
+        notes.append(f"({_REASONS[exit.reason].format(seconds=session.seconds)})")
     elif exit.code is not None and exit.code < 0:
         notes.append(f"(ended by {_signal_name(-exit.code)})")
     elif exit.code:
