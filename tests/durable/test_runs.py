@@ -4,12 +4,17 @@ import itertools
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("dbos", reason="the extra `durable` is not installed")
+
+from dbos._sys_db import SystemDatabase
 
 import interlingua as il
 from durable.making import CREW, Yard, until
@@ -182,6 +187,22 @@ def test_a_worker_lets_short_runs_end_before_it_stops(yard: Yard) -> None:
     worker.terminate()
     assert 0 == worker.wait(60)
     assert ("done", 1) == (yard.runs.status(id).state, yard.runs.status(id).lives)
+
+
+def test_a_run_that_has_ended_is_recorded_before_its_worker_stops(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that takes: the next worker would begin it again."""
+    record, has_ended = SystemDatabase.update_workflow_outcome, threading.Event()
+
+    def slow(*given: Any, **named: Any) -> None:
+        has_ended.set()
+        time.sleep(1.0)
+        record(*given, **named)
+
+    monkeypatch.setattr(SystemDatabase, "update_workflow_outcome", slow)
+    with Worker(home=yard.home, load=[CREW], poll=0.05):
+        id = yard.runs.enqueue("go", agent="echo")
+        assert has_ended.wait(60)
+    assert "done" == yard.runs.status(id).state
 
 
 def test_a_session_that_somebody_else_writes_is_waited_for(yard: Yard) -> None:

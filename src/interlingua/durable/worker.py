@@ -12,6 +12,7 @@ import secrets
 import signal as signals
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -36,6 +37,7 @@ _TRIES = 4  # for a session that cannot be written
 _SUSPECT = 2  # after this many deaths a run starts alone in its worker, so that it cannot take others down
 _ALONE = 600.0  # seconds that a suspect runs alone
 _WAIT_ALONE = 60.0  # seconds that it waits to be alone
+_RECORDING = 10.0  # seconds that DBOS may take to record an outcome
 _NO_LIMIT = 1_000_000  # DBOS's own limit: a resumed run counts as new there; `give_up` is ours
 _REPORTED_HERE = "Exception encountered in background workflow"
 
@@ -105,6 +107,7 @@ class Worker:
         self._give_up = give_up
         self._lives: dict[str, _Life] = {}
         self._begun: set[str] = set()  # active runs
+        self._left: set[str] = set()  # runs for other workers
         self._suspects: list[str] = []  # runs that wait to run alone, or do
         self._changed = threading.Condition()
         self._stopping = threading.Event()
@@ -177,6 +180,7 @@ class Worker:
                 life.leave("the worker stops")
             if not self._idle(self._grace):
                 _log.warning("these runs do not stop: %s", ", ".join(self._lives))
+        self._await_outcomes()
         from dbos import DBOS
 
         DBOS.destroy(destroy_registry=True)
@@ -188,6 +192,17 @@ class Worker:
     def _idle(self, seconds: float) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: not self._lives, seconds)
+
+    def _await_outcomes(self) -> None:
+        """Waits until the runs that ended here are recorded as such: DBOS does it after their last step, and others
+        would repeat what is not."""
+        deadline = time.monotonic() + _RECORDING
+        with contextlib.suppress(InterlinguaError):  # the database is away: they are resumed where they ended
+            while time.monotonic() < deadline:
+                own = {row.workflow_id for row in self._runs.running() if row.executor_id == self.name}
+                if own <= self._left | self._lives.keys():
+                    return
+                time.sleep(0.05)
 
     def __enter__(self) -> "Worker":
         self.start()
@@ -225,6 +240,7 @@ class Worker:
             _log.info("%s: failed: %s", order.id, describe(error))
             raise RunFailed(f"ended by {describe(error)}") from error
         if outcome is None:
+            self._left.add(order.id)
             raise _Left
         _log.info("%s: %s", order.id, outcome.reason)
         fields: dict[str, Any] = plain(outcome)
