@@ -235,17 +235,17 @@ def _is_copyable(source: Source, task: Task) -> bool:
 
 def _is_streamed(source: Source, task: Task) -> bool:
     """Whether a file is a large session, which is converted entry by entry."""
-    to = FORMATS.get(task.target)
-    is_written = task.target in (*WIRES, conversion.SELF, transcript.API)
-    is_written = is_written or (to is not None and bool(to.writer or to.tree_writer or to.node_writer or to.rows))
-    if not is_written or task.columns or not large_sessions.is_large(source):
+    if task.columns or not large_sessions.is_large(source):
         return False
+    to = FORMATS.get(task.target)
     name = task.origin
     if name is None:
         found = large_sessions.detect_large(source)
         name = found.dialect if found is not None else None
+    is_written = task.target in (*WIRES, conversion.SELF, transcript.API, name)
+    is_written = is_written or (to is not None and bool(to.writer or to.tree_writer or to.node_writer or to.rows))
     form = FORMATS.get(name or "")
-    return form is not None and form.stream is not None
+    return is_written and form is not None and form.stream is not None
 
 
 # --- converting ------------------------------------------------------------------------------------------------------
@@ -281,6 +281,8 @@ def convert(piece: Piece, task: Task) -> PieceResult:
 
 def _convert_session(session: large_sessions.LargeSession, name: str, task: Task, result: PieceResult) -> bool:
     """Converts a large session entry by entry; returns False if it must be in memory for that."""
+    if session.is_partial and task.target in (conversion.SELF, transcript.API):
+        return False
     session.about = _with_model(session.about, task)
     parts, losses = session.transcript, _Losses(name, 3 * [None])
     with contextlib.ExitStack() as stack:

@@ -60,7 +60,7 @@ def command(
     """Show conversations in the terminal: thinking folded, tool calls with their results."""
     problems: list[sources.Problem] = []
     view = _View(thinking=thinking, full=full, everything=everything, plain=plain)
-    found = _conversations(inputs, origin, problems)
+    found = _conversations(inputs, origin, problems, as_json)
     if as_json:
         for _, conversation in found:
             if isinstance(conversation, LargeSession):
@@ -77,11 +77,11 @@ def command(
 
 
 def _conversations(
-    inputs: tuple[str, ...], origin: str | None, problems: list[sources.Problem]
+    inputs: tuple[str, ...], origin: str | None, problems: list[sources.Problem], as_json: bool
 ) -> Iterator[tuple[str, Conversation | LargeSession]]:
     for source in sources.expand(inputs):
         session = open_large(source, origin, problems) if is_large(source) else None
-        if session is not None:
+        if session is not None and not (as_json and session.is_partial):
             yield source.name, session
             continue
         for document in sources.documents(source, origin, problems):

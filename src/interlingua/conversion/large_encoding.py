@@ -720,6 +720,22 @@ class LargeCopy:
         return lines
 
 
+class LargeFile:
+    """A large session in its own format, which was not changed: `parts` yields the lines of its file."""
+
+    is_body = False
+
+    def __init__(self, session: LargeSession) -> None:
+        self._session = session
+
+    def survey(self, report: Callable[[int, Loss], None]) -> None:
+        """Nothing is lost."""
+
+    def parts(self) -> Iterator[bytes]:
+        """The lines of the file."""
+        return _lines(self._session.lines())
+
+
 class LargeEncoded(Protocol):
     """A large session in another format. `is_body`: it is one JSON value, not lines."""
 
@@ -742,6 +758,8 @@ def encode_large(session: LargeSession, target: str, losses: LossSink) -> LargeE
 
 def _encode_large(session: LargeSession, target: str, losses: LossSink) -> LargeEncoded | None:
     form, wire, about = FORMATS.get(target), WIRES.get(target), session.about
+    if session.is_partial and target == session.dialect and session.is_as_read:
+        return LargeFile(session)
     if form is not None and form.copy is not None and about.extra.get(form.name):
         with contextlib.suppress(Unsupported):
             return _surveyed(LargeCopy(session, form), losses)

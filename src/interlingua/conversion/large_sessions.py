@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 from msgspec.structs import replace
 
 from ..dialects import FORMATS
-from ..dialects.files import transcript
+from ..dialects.files import line_sessions, transcript
 from ..dialects.wire import LineReader, SessionStream
 from ..values import jsontext, request
 from ..values.canonical import plain
@@ -153,6 +153,16 @@ class LargeSession:
         self.about = stream.about  # the conversation without entries and head
         self.lines = lines
         self._stream = stream
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether `about` lacks records of the file, which a transcript and Interlingua's JSON hold."""
+        return isinstance(self._stream, line_sessions.TemplateStream)
+
+    @property
+    def is_as_read(self) -> bool:
+        """Whether `about` is that of the file."""
+        return replace(self.about, problems=()) == self._stream.about
 
     @property
     def head(self) -> str | None:

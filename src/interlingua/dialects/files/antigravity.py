@@ -9,15 +9,17 @@ named after. Calls have no ids.
 
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, ToolCall
 from ...values.request import Conversation
 from ..residual import optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records as _records
-from .program_content import a_call, a_result, conversation_of, first, items, moment, user
+from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
+from .program_content import a_call, a_result, first, items, moment, user
 from .records import lines_of
 from .templates import give_back, keep
 
@@ -48,15 +50,13 @@ def _answer(line: dict[str, Any], when: int | None, at: int) -> AssistantMessage
     return AssistantMessage(content=tuple(blocks), model=optional(line.get("model")), timestamp=when)
 
 
-def _answered(lines: list[dict[str, Any]], at: int, calls: tuple[ToolCall, ...]) -> dict[int, ToolCall]:
-    """The calls of the answer before `at`, by the place of the step that has the result."""
-    steps: list[int] = []
-    for place in range(at, len(lines)):
-        line = lines[place]
-        if line.get("type") in ("PLANNER_RESPONSE", "USER_INPUT"):
-            break
-        if line.get("source") == "MODEL" and optional(line.get("content")) is not None:
-            steps.append(place)
+def _answered(lines: list[dict[str, Any]], calls: tuple[ToolCall, ...]) -> dict[int, ToolCall]:
+    """The calls of an answer, by the place of the step that has the result among the lines behind it."""
+    steps = [
+        place
+        for place, line in enumerate(lines)
+        if line.get("source") == "MODEL" and optional(line.get("content")) is not None
+    ]
     found: dict[int, ToolCall] = {}
     waiting = list(calls)
     for place in steps:
@@ -67,37 +67,54 @@ def _answered(lines: list[dict[str, Any]], at: int, calls: tuple[ToolCall, ...])
     return found | dict(zip((place for place in steps if place not in found), waiting, strict=False))
 
 
-def _messages(lines: list[dict[str, Any]]) -> list[Message]:
-    found: list[Message] = []
+class _Reader(RowReader):
+    """Reads a transcript in turns: an answer or what the user wrote, and the steps behind it."""
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        turn: list[Record] = []
+        begin = 0
+        for at, line in enumerate(records):
+            if line.get("type") in ("PLANNER_RESPONSE", "USER_INPUT"):
+                yield from _turn(turn, begin)
+                turn, begin = [], at
+            turn.append(line)
+        yield from _turn(turn, begin)
+
+
+def _turn(lines: list[Record], begin: int) -> Iterator[Message]:
+    """The messages of a turn whose first line has the number `begin`."""
     answered: dict[int, ToolCall] = {}
     for at, line in enumerate(lines):
         when, text = moment(line.get("created_at")), optional(line.get("content"))
         match line.get("source"), line.get("type"):
             case ("USER_EXPLICIT", _) | (_, "USER_INPUT"):
-                found += _asked(text or "", when)
+                yield from _asked(text or "", when)
             case _, "PLANNER_RESPONSE":
-                answer = _answer(line, when, at)
-                found.append(answer)
-                answered = _answered(lines, at + 1, answer.tool_calls) if answer.tool_calls else {}
+                answer = _answer(line, when, begin)
+                yield answer
+                answered = _answered(lines[1:], answer.tool_calls) if answer.tool_calls else {}
             case "MODEL", str() if text is not None:
                 # A step without a call is one that the program took by itself; the model reads it all the same.
-                call = answered.get(at)
+                call = answered.get(at - 1)
                 if call is None:
-                    found.append(user(text, when, program=True))
+                    yield user(text, when, program=True)
                 else:
-                    found.append(
-                        a_result(call.id, text, name=call.name, failed=line.get("status") == "ERROR", when=when)
-                    )
+                    yield a_result(call.id, text, name=call.name, failed=line.get("status") == "ERROR", when=when)
             case "SYSTEM", _ if text is not None:
-                found.append(user(text, when, program=True))
-    return found
+                yield user(text, when, program=True)
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """A transcript: text, bytes, or the values of its lines."""
     lines = lines_of(data, API)
-    return keep(conversation_of(_messages(lines)), lines, API, lines=True)
+    return keep(read(_Reader(), lines), lines, API, lines=True)
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    return TemplateStream(_Reader(), lines, API)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -113,4 +130,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False)
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, stream=stream)

@@ -155,8 +155,17 @@ def chat(
     messages: Iterable[Message], *, title: Any = None, model: Any = None, system: str | None = None
 ) -> Conversation:
     """A conversation of messages in a row: the system texts before the first other message are the system prompt."""
-    found = list(messages)
-    leading = next((at for at, one in enumerate(found) if not isinstance(one, SystemMessage)), len(found))
-    texts = [text for one in found[:leading] if (text := one.text)]
-    prompt = "\n\n".join([system, *texts] if system else texts) or None
-    return conversation_of(found[leading:], title=title, model=model, system=prompt)
+    texts = [system] if system else []
+    found = list(without_prompt(messages, texts))
+    return conversation_of(found, title=title, model=model, system="\n\n".join(texts) or None)
+
+
+def without_prompt(messages: Iterable[Message], texts: list[str]) -> Iterator[Message]:
+    """The messages from the first on that is not of the system; the texts of those before it are added to `texts`."""
+    is_prompt = True
+    for message in messages:
+        is_prompt = is_prompt and isinstance(message, SystemMessage)
+        if not is_prompt:
+            yield message
+        elif message.text:
+            texts.append(message.text)

@@ -7,6 +7,8 @@ The events are in codex-rs/exec/src/exec_events.rs.
 """
 
 import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,10 +27,11 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry
 from ..residual import count, fields_of, reading, string
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records as _records
-from .joining import apart, join
-from .records import FILE, Records, lines_of
+from .joining import Runs, apart
+from .line_sessions import EntryStream, ReadAgain, Reader, Record, read
+from .records import FILE, UNPLACED, Records, lines_of, unreported
 
 API = "codex-exec-stream"
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
@@ -87,37 +90,49 @@ def _records_of() -> Records:
     return Records(API, _decode_line, _encode_line)
 
 
+class _Reader(Reader):
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        read_record, runs = _records_of().read, Runs(API)
+        total: Counter[str] | None = None  # the sum over the turns
+        for line in records:
+            kind = line.get("type")
+            is_end = kind == "turn.completed"
+            if is_end and type(line.get("usage")) is dict:
+                total = total or Counter()
+                total.update({key: count(line["usage"], key) for key in _COUNTS})
+            for entry in read_record(line, kind if isinstance(kind, str) else "line"):
+                is_message = not isinstance(entry.message, AssistantMessage | CustomMessage)
+                yield from runs.add(entry, ends=is_message or (is_end and isinstance(entry.message, CustomMessage)))
+        yield from runs.finish()
+        self.about = Conversation(usage=_total(total), extra={API: {FILE: True}})
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """What one run printed."""
-    lines = lines_of(data, API)
-    records = _records_of()
-    entries: list[Entry] = []
-    groups: list[list[int]] = []
-    is_open = False
-    for line in lines:
-        kind = line.get("type")
-        for entry in records.read(line, kind if isinstance(kind, str) else "line"):
-            if isinstance(entry.message, AssistantMessage):
-                groups += [] if is_open else [[]]
-                groups[-1].append(len(entries))
-                is_open = True
-            elif not isinstance(entry.message, CustomMessage) or kind == "turn.completed":
-                is_open = False
-            entries.append(entry)
-    return Conversation(entries=tuple(join(entries, groups, API)), usage=_total(lines), extra={API: {FILE: True}})
+    return read(_Reader(), lines_of(data, API))
 
 
-def _total(lines: list[dict[str, Any]]) -> Usage | None:
-    """The sum over the turns."""
-    turns = [
-        line["usage"] for line in lines if line.get("type") == "turn.completed" and type(line.get("usage")) is dict
-    ]
-    if not turns:
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    return EntryStream(_Reader(), lines)
+
+
+_COUNTS = ("input_tokens", "cached_input_tokens", "output_tokens")
+
+
+def _total(given: Mapping[str, int] | None) -> Usage | None:
+    if given is None:
         return None
-    cached = sum(count(turn, "cached_input_tokens") for turn in turns)
-    read = sum(count(turn, "input_tokens") for turn in turns)
-    return Usage.of(max(read - cached, 0), sum(count(turn, "output_tokens") for turn in turns), cache_read=cached)
+    read, cached, output = (given[key] for key in _COUNTS)
+    return Usage.of(max(read - cached, 0), output, cache_read=cached)
+
+
+def copy(about: Conversation, entries: Iterable[Entry], report: Reporter) -> Iterator[dict[str, Any]]:
+    """The lines that were read, given the entries one at a time."""
+    report.add(unreported(about, system=False))
+    return _records_of().lines(((entry, UNPLACED) for entry in apart(entries, API)), report)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -139,4 +154,6 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, rank=40, lines=True, writable=False)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, rank=40, lines=True, writable=False, stream=stream, copy=copy
+)

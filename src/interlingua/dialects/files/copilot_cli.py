@@ -7,9 +7,11 @@ when the session ends (`session.shutdown`), by model; their input includes what 
 """
 
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ...values.compact import IdNumbers, Ids, IdSet
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import (
@@ -25,8 +27,9 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import count, fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records, templates
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import Pairing, result_content
 from .records import lines_of, milliseconds
 
@@ -35,55 +38,141 @@ SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and 
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
-class _Reader:
+class _Survey:
+    """What an earlier pass finds: where the results of calls stand, and the events and calls that others name."""
+
+    def __init__(self, lines: ReadAgain) -> None:
+        ids = Ids()
+        self._places = IdNumbers(ids)  # call -> the place of its result: the last one
+        self._asked = IdSet(ids)
+        self._again = IdSet(ids)  # calls that stand in several events, or behind a result
+        self.agents = set[str]()  # calls that started sub-agents
+        self.rewinds = set[str]()  # events before which the session went back
+        for at, line in enumerate(lines()):
+            kind, data = line.get("type"), fields_of(line.get("data"))
+            agent = data.get("parentToolCallId")
+            if isinstance(agent, str):
+                self.agents.add(agent)
+            if kind == ANSWER:
+                for id in _requests(data):
+                    (self._again if id in self._asked or id in self._places else self._asked).add(id)
+            elif kind == RESULT and isinstance(call := data.get("toolCallId"), str):
+                self._places[call] = at
+            elif kind == REWIND and isinstance(event := data.get("upToEventId"), str):
+                self.rewinds.add(event)
+
+    def with_results(self, lines: Iterable[Record]) -> Iterator[tuple[Record, dict[str, Record]]]:
+        """Yields each event with the results of its calls, by the call; the events before a result wait for it."""
+        waiting, found = deque[Record](), dict[str, Record]()
+        numbered = self._noted(enumerate(lines), found)
+        last = -1  # the place of the last event that was read
+        while True:
+            if not waiting:
+                last, line = next(numbered, (sys.maxsize, None))
+                if line is None:
+                    return
+            else:
+                line = waiting.popleft()
+            if line.get("type") != ANSWER:
+                yield line, found
+                continue
+            ids = list(_requests(fields_of(line.get("data"))))
+            for id in ids:
+                while last < (self._places.get(id) or -1):
+                    last, behind = next(numbered, (sys.maxsize, None))
+                    if behind is not None:
+                        waiting.append(behind)
+            yield line, found
+            for id in ids:
+                if id not in self._again:
+                    found.pop(id, None)
+
+    def _noted(
+        self, lines: Iterable[tuple[int, Record]], found: dict[str, Record]
+    ) -> Iterator[tuple[int, Record | None]]:
+        """Yields the events, and adds the results of calls to `found`."""
+        for at, line in lines:
+            if line.get("type") == RESULT:
+                id: Any = fields_of(line.get("data")).get("toolCallId")
+                if (id in self._asked or id in self._again) and self._places.get(id) == at:
+                    found[id] = line
+            yield at, line
+
+
+ANSWER, REWIND = "assistant.message", "session.snapshot_rewind"
+RESULT = "tool.execution_complete"
+
+
+def _requests(data: dict[str, Any]) -> Iterator[str]:
+    """The ids of the calls that an answer asks for."""
+    for item in data.get("toolRequests") or ():
+        id = fields_of(item).get("toolCallId")
+        if isinstance(id, str):
+            yield id
+
+
+class _Reader(Reader):
     """Reads events into a path and the branches of sub-agents."""
 
-    def __init__(self, lines: list[Any]) -> None:
+    def __init__(self, survey: _Survey) -> None:
+        self._survey = survey
+
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        events = _Events(self._survey)
+        for line, results in self._survey.with_results(records):
+            yield from events.read(line, results)
+        self.head = events.head
+        self.about = Conversation(
+            system=events.system,
+            title=events.title,
+            usage=events.usage,
+            model=ModelDescriptor(id=events.model) if events.model else None,
+        )
+
+
+class _Events:
+    def __init__(self, survey: _Survey) -> None:
+        self._survey = survey
         self.model: str | None = None
         self.system: str | None = None
         self.title: str | None = None
         self.usage: Usage | None = None
         self._pairs = Pairing()
-        self._results = {  # call -> the event of its result
-            fields_of(line.get("data")).get("toolCallId"): line
-            for line in lines
-            if line.get("type") == "tool.execution_complete"
-        }
         self._heads: dict[str | None, str | None] = {None: None}  # call of a sub-agent -> where it stands
-        self._callers: dict[str, str] = {}  # call -> the entry that holds it
-        self._used: set[str] = set()
-        self._places: dict[str, int] = {}  # event -> how many entries there were before it
-        self.entries: list[Entry] = []
-        for line in lines:
-            self._read(line)
+        self._callers: dict[str, str | None] = {}  # call of a sub-agent -> the entry that holds it
+        self._stands: dict[str, str | None] = {}  # event before which the session went back -> the entry before it
+        self._used = IdSet()
+        self._last: str | None = None
+        self._number = 0  # how many entries there are; `_last` is the id of the last one
 
     @property
     def head(self) -> str | None:
         return self._heads[None]
 
-    def _read(self, line: dict[str, Any]) -> None:
+    def read(self, line: Record, results: Mapping[str, Record]) -> Iterator[Entry]:
+        """The entries of an event, with the results of its calls."""
         kind, data, when = line.get("type"), fields_of(line.get("data")), milliseconds(line.get("timestamp"))
         agent = optional(data.get("parentToolCallId"))
-        if isinstance(line.get("id"), str):
-            self._places[line["id"]] = len(self.entries)
+        if isinstance(line.get("id"), str) and line["id"] in self._survey.rewinds:
+            self._stands[line["id"]] = self._last
         if kind == "user.message":
-            self._add(UserMessage(content=tuple(_asked(data)), timestamp=when), line, agent)
-        elif kind == "assistant.message":
-            self._answer(data, line, agent, when)
+            yield self._add(UserMessage(content=tuple(_asked(data)), timestamp=when), line, agent)
+        elif kind == ANSWER:
+            yield from self._answer(data, line, agent, when, results)
         elif kind == "system.message" and isinstance(data.get("content"), str):
-            self._instruct(data["content"], line, agent, when)
+            yield from self._instruct(data["content"], line, agent, when)
         elif kind == "session.start":
             self.model = optional(data.get("selectedModel")) or self.model
         elif kind == "session.model_change":
             self.model = optional(data.get("newModel")) or self.model
         elif kind == "session.title_changed":
             self.title = optional(data.get("title")) or self.title
-        elif kind == "session.snapshot_rewind":
+        elif kind == REWIND:
             self._rewind(optional(data.get("upToEventId")))
         elif kind == "session.shutdown":
             self._count(fields_of(data.get("modelMetrics")))
 
-    def _add(self, message: Any, line: dict[str, Any], agent: str | None) -> str:
+    def _add(self, message: Any, line: Record, agent: str | None) -> Entry:
         caller = self._callers.get(agent or "")
         extra: dict[str, Any] = {}
         if agent not in self._heads:
@@ -91,20 +180,23 @@ class _Reader:
             extra = {API: {SPAWNED_BY: {"entry": caller, "callId": agent}}}
         id = optional(line.get("id"))
         if id is None or id in self._used:  # a result may be read with several calls of its id
-            id = f"event_{len(self.entries)}"
+            id = f"event_{self._number}"
         self._used.add(id)
-        self.entries.append(Entry(message=message, id=id, parent_id=self._heads[agent], extra=extra))
-        self._heads[agent] = id
-        return id
+        entry = Entry(message=message, id=id, parent_id=self._heads[agent], extra=extra)
+        self._heads[agent] = self._last = id
+        self._number += 1
+        return entry
 
-    def _instruct(self, text: str, line: dict[str, Any], agent: str | None, when: int | None) -> None:
+    def _instruct(self, text: str, line: Record, agent: str | None, when: int | None) -> Iterator[Entry]:
         """The instructions, which each turn repeats."""
         if agent is None and self.system is None:
             self.system = text
         elif text != self.system:
-            self._add(SystemMessage(content=text, timestamp=when), line, agent)
+            yield self._add(SystemMessage(content=text, timestamp=when), line, agent)
 
-    def _answer(self, data: dict[str, Any], line: dict[str, Any], agent: str | None, when: int | None) -> None:
+    def _answer(
+        self, data: dict[str, Any], line: Record, agent: str | None, when: int | None, results: Mapping[str, Record]
+    ) -> Iterator[Entry]:
         blocks: list[Block] = []
         thought, sealed = optional(data.get("reasoningText")), optional(data.get("reasoningOpaque"))
         if thought or sealed:
@@ -119,12 +211,14 @@ class _Reader:
         ]
         model = optional(data.get("model")) or self.model
         answer = AssistantMessage(content=(*blocks, *calls), model=model, timestamp=when)
-        id = self._add(answer, line, agent)
+        entry = self._add(answer, line, agent)
+        yield entry
         for call in calls:
-            self._callers[call.id] = id
-            event = self._results.get(call.id)
+            if call.id in self._survey.agents:
+                self._callers[call.id] = entry.id
+            event = results.get(call.id)
             if event is not None:
-                self._add(self._result(call.id, call.name, event), event, agent)
+                yield self._add(self._result(call.id, call.name, event), event, agent)
 
     def _result(self, id: str, name: str, event: dict[str, Any]) -> ToolResultMessage:
         data = fields_of(event.get("data"))
@@ -136,8 +230,7 @@ class _Reader:
 
     def _rewind(self, event: str | None) -> None:
         """Back to before an event: what came after stays in the tree."""
-        kept = self.entries[: self._places.get(event or "", 0)]
-        self._heads[None] = kept[-1].id if kept else None
+        self._heads[None] = self._stands.get(event or "")
 
     def _count(self, metrics: dict[str, Any]) -> None:
         for metric in metrics.values():
@@ -180,18 +273,19 @@ EVENTS = ("session", "system", "user", "assistant", "tool", "subagent", "hook", 
 def decode(data: Any) -> Conversation:
     """The events of one session."""
     lines = lines_of(data, API)
-    if not any(map(_is_event, lines)):
+    return templates.keep(read(_reader(lambda: lines), lines), lines, API, lines=True)
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    return TemplateStream(_reader(lines), lines, API)
+
+
+def _reader(lines: ReadAgain) -> Reader:
+    if not any(map(_is_event, lines())):
         raise BadWire(API, "expected events of a `type`, its `data` and a `timestamp`")
-    reader = _Reader(lines)
-    conversation = Conversation(
-        entries=tuple(reader.entries),
-        head=reader.head,
-        system=reader.system,
-        title=reader.title,
-        usage=reader.usage,
-        model=ModelDescriptor(id=reader.model) if reader.model else None,
-    )
-    return templates.keep(conversation, lines, API, lines=True)
+    return _Reader(_Survey(lines))
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -207,4 +301,6 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=20, stream=stream
+)

@@ -32,8 +32,9 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records, templates
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .program_content import conversation_of
 from .reading import Pairing, anthropic_items, asked, document_of, kept_record, plain_usage, rounds, seconds
 from .records import lines_of, milliseconds
@@ -59,6 +60,12 @@ def _line_messages(line: dict[str, Any], pairs: Pairing) -> list[Any]:
     if role == "user":
         return asked(items, timestamp=when)
     return rounds(items, timestamp=when, model=optional(message.get("model")) or optional(line.get("model")))
+
+
+class _LineReader(Reader):
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        pairs = Pairing()
+        return (Entry(message=message) for line in records for message in _line_messages(line, pairs))
 
 
 def _moment(record: dict[str, Any]) -> int | None:
@@ -366,9 +373,13 @@ def decode(data: Any) -> Conversation:
     if _is_stored(body):
         return _decode_stored(body)
     lines = lines_of(body, API)
-    pairs = Pairing()
-    entries = tuple(Entry(message=message) for line in lines for message in _line_messages(line, pairs))
-    return templates.keep(Conversation(entries=entries), lines, API, lines=True)
+    return templates.keep(read(_LineReader(), lines), lines, API, lines=True)
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """The lines of a transcript, one entry at a time."""
+    return TemplateStream(_LineReader(), lines, API)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -407,5 +418,12 @@ def detect(value: Any) -> str | None:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, database=database, lines=True, writable=False, rank=30
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    database=database,
+    lines=True,
+    writable=False,
+    rank=30,
+    stream=stream,
 )

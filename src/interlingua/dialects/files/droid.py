@@ -9,24 +9,24 @@ The output has lines `system`, `message` (a `role` with `text`), `tool_call`, `t
 `finalText` repeats the last answer (docs.factory.ai, "Droid Exec").
 """
 
+import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Message, TextBlock
+from ...values.messages import AssistantMessage, Message, TextBlock, blocks_of
 from ...values.request import Conversation
 from ..residual import optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records as _records
 from .line_readers import BaseLineReader
+from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, TreeReader, read
 from .program_content import (
-    Branches,
     a_result,
     content_of,
-    conversation_of,
     first,
     inner,
     items,
@@ -98,57 +98,84 @@ def _is_streamed(line: dict[str, Any]) -> bool:
     )
 
 
-def _streamed(lines: list[dict[str, Any]]) -> Conversation:
-    messages: list[Message] = []
-    model = usage = None
-    pairs = Pairing()
-    for line in lines:
-        kind, when, text = line.get("type"), moment(line.get("timestamp")), optional(line.get("text"))
-        id = first(line, "toolCallId", "id")
-        if kind == "system":
-            model = optional(line.get("model")) or model
-        elif kind == "message" and line.get("role") == "user":
-            messages.append(user(text, when))
-        elif kind == "message" and text is not None:
-            messages.append(AssistantMessage(content=(TextBlock(text=text),), model=model, timestamp=when))
-        elif kind == "tool_call":
-            call = pairs.call(id, first(line, "toolName", "toolId"), line.get("parameters"))
-            last = messages[-1] if messages else None
-            if isinstance(last, AssistantMessage) and isinstance(last.content, tuple):
-                messages[-1] = replace(last, content=(*last.content, call))
+class _OutputReader(RowReader):
+    """Reads the output of a run. Calls belong to the answer before them."""
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        model = usage = None
+        pairs = Pairing()
+        answer: AssistantMessage | None = None  # the last one
+        is_open = False  # whether it is the last message: calls may follow
+        for line in records:
+            kind, when, text = line.get("type"), moment(line.get("timestamp")), optional(line.get("text"))
+            id = first(line, "toolCallId", "id")
+            if kind == "system":
+                model = optional(line.get("model")) or model
+                continue
+            if kind == "tool_call":
+                call = pairs.call(id, first(line, "toolName", "toolId"), line.get("parameters"))
+                if answer is not None and is_open:
+                    answer = replace(answer, content=(*blocks_of(answer.content), call))
+                    continue
+                answer, is_open = AssistantMessage(content=(call,), model=model, timestamp=when), True
+                continue
+            if kind == "completion":
+                usage = usage_of(line.get("usage"), **_USAGE)
+                text = optional(line.get("finalText"))
+                if not text or (answer is not None and answer.text == text):
+                    continue
+            elif kind not in ("message", "tool_result") or (kind == "message" and text is None and not _is_user(line)):
+                continue
+            if answer is not None and is_open:
+                yield answer
+            is_open = kind != "tool_result" and not _is_user(line)
+            if is_open:
+                answer = AssistantMessage(content=(TextBlock(text=text or ""),), model=model, timestamp=when)
+            elif kind == "tool_result":
+                given = line.get("value")
+                value = given if isinstance(given, str) else a_result("", given).content
+                yield pairs.result(id, None, value, line.get("isError"), timestamp=when)
             else:
-                messages.append(AssistantMessage(content=(call,), model=model, timestamp=when))
-        elif kind == "tool_result":
-            given = line.get("value")
-            value = given if isinstance(given, str) else a_result("", given).content
-            messages.append(pairs.result(id, None, value, line.get("isError"), timestamp=when))
-        elif kind == "completion":
-            usage = usage_of(line.get("usage"), **_USAGE)
-            final = optional(line.get("finalText"))
-            last = next((one for one in reversed(messages) if isinstance(one, AssistantMessage)), None)
-            if final and (last is None or last.text != final):
-                messages.append(AssistantMessage(content=(TextBlock(text=final),), model=model, timestamp=when))
-    return conversation_of(messages, model=model, usage=usage)
+                yield user(text, when)
+        if answer is not None and is_open:
+            yield answer
+        self.fields = {"model": model, "usage": usage}
+
+
+def _is_user(line: dict[str, Any]) -> bool:
+    return line.get("type") == "message" and line.get("role") == "user"
+
+
+class _Reader(TreeReader):
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        title = model = None
+        for line in records:
+            title = _title(line) or title
+            summary = _summary(line)
+            if summary:
+                self.tree.cut(0)
+                model = None
+            for message in summary or _message(line):
+                model = message.model or model if isinstance(message, AssistantMessage) else model
+                yield self.tree.add(message)
+        self.fields = {"title": title, "model": model}
+
+
+def _reader(lines: ReadAgain) -> Reader:
+    return _OutputReader() if _is_output(lines) else _Reader()
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """A session file, or the output of a run: text, bytes, or the values of its lines."""
     lines = lines_of(data, API)
-    if detect(lines) == OUTPUT:
-        return keep(_streamed(lines), lines, API, lines=True)
-    tree = Branches()
-    title = None
-    for line in lines:
-        title = _title(line) or title
-        summary = _summary(line)
-        if summary:
-            tree.cut(0)
-        for message in summary or _message(line):
-            tree.add(message)
-    answers = [m.model for at in tree.path if isinstance(m := tree[at], AssistantMessage) and m.model]
-    found = conversation_of((), title=title, model=answers[-1] if answers else None)
-    return keep(tree.placed(found), lines, API, lines=True)
+    return keep(read(_reader(lambda: lines), lines), lines, API, lines=True)
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    return TemplateStream(_reader(lines), lines, API)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -159,13 +186,22 @@ def encode(conversation: Conversation) -> Encoded:
 def detect(value: Any) -> str | None:
     """A `session_start` line, or lines of type `message` behind one that was lost."""
     lines = items(value) if isinstance(value, list) else items([value])
-    if lines and lines[0].get("type") == "session_start" and ("id" in lines[0] or "cwd" in lines[0]):
+    if lines and _is_start(lines[0]):
         return "a `session_start` line"
+    return OUTPUT if _is_output(lambda: lines) else None
+
+
+def _is_start(line: dict[str, Any]) -> bool:
+    return line.get("type") == "session_start" and ("id" in line or "cwd" in line)
+
+
+def _is_output(lines: ReadAgain) -> bool:
     # Slack's exports are lines of the type `message` with a `text`, too, but of a `user` and not of a role.
-    known = all(line.get("type") in _STREAM and (line.get("type") != "message" or "role" in line) for line in lines)
-    if known and any(map(_is_streamed, lines)):
-        return OUTPUT
-    return None
+    return (
+        not any(map(_is_start, itertools.islice(lines(), 1)))
+        and all(line.get("type") in _STREAM and (line.get("type") != "message" or "role" in line) for line in lines())
+        and any(map(_is_streamed, lines()))
+    )
 
 
 class _LineReader(BaseLineReader):
@@ -188,5 +224,6 @@ FORMAT = FileFormat(
     lines=True,
     writable=False,
     line_reader=line_reader,
+    stream=stream,
     rank=40,
 )

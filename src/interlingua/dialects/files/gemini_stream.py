@@ -5,6 +5,7 @@ line has the usage of the whole in `stats`, whose input includes the cached part
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -23,10 +24,11 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import count, fields_of, optional, reading, string
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records as _records
-from .joining import apart, join
-from .records import FILE, Records, lines_of, milliseconds, time_in
+from .joining import Runs, apart
+from .line_sessions import EntryStream, ReadAgain, Reader, Record, read
+from .records import FILE, UNPLACED, Records, lines_of, milliseconds, time_in, unreported
 
 API = "gemini-stream"
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
@@ -75,44 +77,53 @@ def _records_of() -> Records:
     return Records(API, _decode_line, _encode_line)
 
 
+class _Reader(Reader):
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        read_record, runs = _records_of().read, Runs(API, pieces=True)
+        model: str | None = None
+        stats: dict[str, Any] = {}
+        for line in records:
+            kind = line.get("type")
+            if kind == "init":
+                model = optional(line.get("model")) or model
+            stats = fields_of(line.get("stats")) if kind == "result" else stats
+            for entry in read_record(line, kind if isinstance(kind, str) else "line"):
+                if isinstance(entry.message, AssistantMessage):
+                    entry = replace(entry, message=replace(entry.message, model=model))
+                yield from runs.add(entry, ends=not isinstance(entry.message, AssistantMessage | CustomMessage))
+        yield from runs.finish()
+        self.about = Conversation(
+            model=ModelDescriptor(id=model, provider="google") if model else None,
+            usage=_total(stats),
+            extra={API: {FILE: True}},
+        )
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """What one run printed."""
-    lines = lines_of(data, API)
-    records = _records_of()
-    entries: list[Entry] = []
-    groups: list[list[int]] = []
-    is_open = False
-    model: str | None = None
-    for line in lines:
-        kind = line.get("type")
-        if kind == "init":
-            model = optional(line.get("model")) or model
-        for entry in records.read(line, kind if isinstance(kind, str) else "line"):
-            if isinstance(entry.message, AssistantMessage):
-                groups += [] if is_open else [[]]
-                groups[-1].append(len(entries))
-                entry = replace(entry, message=replace(entry.message, model=model))
-                is_open = True
-            elif not isinstance(entry.message, CustomMessage):
-                is_open = False
-            entries.append(entry)
-    return Conversation(
-        entries=tuple(join(entries, groups, API, pieces=True)),
-        model=ModelDescriptor(id=model, provider="google") if model else None,
-        usage=_total(lines),
-        extra={API: {FILE: True}},
-    )
+    return read(_Reader(), lines_of(data, API))
 
 
-def _total(lines: list[dict[str, Any]]) -> Usage | None:
-    stats = [fields_of(line.get("stats")) for line in lines if line.get("type") == "result"]
-    if not stats or "output_tokens" not in stats[-1]:
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    return EntryStream(_Reader(), lines)
+
+
+def _total(given: dict[str, Any]) -> Usage | None:
+    if "output_tokens" not in given:
         return None
-    given, cached = stats[-1], count(stats[-1], "cached")
+    cached = count(given, "cached")
     # Thoughts are in neither of the two, but in the total: packages/core/src/output/types.ts of Gemini CLI.
     output = max(count(given, "total_tokens") - count(given, "input_tokens"), count(given, "output_tokens"))
     return Usage.of(max(count(given, "input_tokens") - cached, 0), output, cache_read=cached)
+
+
+def copy(about: Conversation, entries: Iterable[Entry], report: Reporter) -> Iterator[dict[str, Any]]:
+    """The lines that were read, given the entries one at a time."""
+    report.add(unreported(about, system=False))
+    return _records_of().lines(((entry, UNPLACED) for entry in apart(entries, API)), report)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -134,4 +145,6 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, rank=40, lines=True, writable=False)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, rank=40, lines=True, writable=False, stream=stream, copy=copy
+)

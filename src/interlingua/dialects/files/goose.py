@@ -6,6 +6,7 @@ and a value, or the error of a call that could not be read; a result is a `toolR
 elsewhere a notice to the user. `userVisible: false` is what the program put in and does not show.
 """
 
+import itertools
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,14 +17,13 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, ToolCall, Usage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records as _records
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, TreeReader, read
 from .program_content import (
-    Branches,
     a_call,
     a_result,
     block_of,
-    conversation_of,
     first,
     inner,
     items,
@@ -87,6 +87,41 @@ def _is_message(line: Any) -> bool:
     return isinstance(line, dict) and "role" in line and isinstance(line.get("content"), list)
 
 
+def _is_read(wire: dict[str, Any]) -> bool:
+    return inner(wire, "metadata", "agentVisible") is not False
+
+
+class _Reader(TreeReader):
+    """Reads the messages of a session; without `about`, the first record is about it.
+
+    `has_read`: the model reads some of them.
+    """
+
+    def __init__(self, about: Record | None, has_read: bool) -> None:
+        super().__init__()
+        self._about, self._has_read = about, has_read
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        records = iter(records)
+        about = next(records) if self._about is None else self._about
+        model, title = optional(inner(about, "model_config", "model_name")), first(about, "name", "description")
+        self.fields = {"title": title, "usage": _total(about), "model": model}
+        is_begun = not self._has_read  # what a compaction took from the model stands before the first that it reads
+        for wire in records:
+            if not is_begun and _is_read(wire):
+                self.tree.cut(0)
+                is_begun = True
+            notice = is_begun and not _is_read(wire)
+            for message in [kept_record(API, "notice", wire)] if notice else _messages(wire, model):
+                yield self.tree.add(message)
+
+
+def _reader(lines: ReadAgain) -> Reader:
+    """Reads lines, of which the first may be about the session."""
+    begin = sum(not _is_message(line) for line in itertools.islice(lines(), 1))
+    return _Reader(None if begin else {}, any(map(_is_read, itertools.islice(lines(), begin, None))))
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """A session: its lines, or an exported object."""
@@ -94,25 +129,17 @@ def decode(data: Any) -> Conversation:
         document = body_of(data, API)
     except BadWire:
         document = lines_of(data, API)
-    is_lines = isinstance(document, list)
     if isinstance(document, dict) and isinstance(document.get("conversation"), list):
-        about, wires = document, document["conversation"]
-    else:
-        lines = lines_of(document, API)
-        about, wires = (lines[0], lines[1:]) if lines and not _is_message(lines[0]) else ({}, lines)
-    model = optional(inner(about, "model_config", "model_name"))
-    tree = Branches()
-    read = [inner(wire, "metadata", "agentVisible") is not False for wire in items(wires)]
-    begin = read.index(True) if True in read else 0  # what a compaction took from the model stands before it
-    for at, wire in enumerate(items(wires)):
-        if at == begin:
-            tree.cut(0)
-        for message in _messages(wire, model) if read[at] or at < begin else [kept_record(API, "notice", wire)]:
-            tree.add(message)
-    total = _total(about)
-    title = first(fields_of(about), "name", "description")
-    found = conversation_of((), title=title, usage=total, model=model)
-    return keep(tree.placed(found), document, API, lines=is_lines)
+        wires = items(document["conversation"])
+        return keep(read(_Reader(document, any(map(_is_read, wires))), wires), document, API)
+    lines = lines_of(document, API)
+    return keep(read(_reader(lambda: lines), lines), document, API, lines=isinstance(document, list))
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """The lines of a session, one entry at a time."""
+    return TemplateStream(_reader(lines), lines, API)
 
 
 def _total(about: Any) -> Usage | None:
@@ -167,4 +194,6 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, database=database, lines=True, writable=False)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, database=database, lines=True, writable=False, stream=stream
+)

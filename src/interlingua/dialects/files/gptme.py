@@ -6,6 +6,7 @@ and notices, which the model reads as the program's. Calls stand in the text of 
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
@@ -13,9 +14,10 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Message, text_of
 from ...values.request import Conversation
 from ..residual import fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records, templates
-from .program_content import content_of, conversation_of, moment, usage_of, user
+from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, read
+from .program_content import content_of, moment, usage_of, user
 from .records import lines_of
 
 API = "gptme"
@@ -33,10 +35,8 @@ def _is_line(value: Any) -> bool:
     )
 
 
-def _is_log(lines: Any) -> bool:
-    return (
-        isinstance(lines, list) and all(map(_is_line, lines)) and any(key in line for line in lines for key in _MARKS)
-    )
+def _is_log(lines: ReadAgain) -> bool:
+    return all(map(_is_line, lines())) and any(key in line for line in lines() for key in _MARKS)
 
 
 def _message(line: dict[str, Any]) -> Message:
@@ -55,15 +55,36 @@ def _message(line: dict[str, Any]) -> Message:
     return AssistantMessage(content=content, model=model, usage=usage, timestamp=when)
 
 
+class _Reader(RowReader):
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        prompt: list[str] = []
+        is_prompt = True
+        for line in records:
+            is_prompt = is_prompt and line["role"] == "system"
+            if is_prompt:
+                prompt.append(text_of(content_of(line["content"])))
+            else:
+                yield _message(line)
+        self.fields = {"system": "\n\n".join(prompt) or None}
+
+
+def _reader(lines: ReadAgain) -> Reader:
+    if not _is_log(lines):
+        raise BadWire(API, "expected lines of `role`, `content` and `timestamp`, one of them `pinned` or `hide`")
+    return _Reader()
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """A log: text, bytes, or the values of its lines."""
     lines = lines_of(data, API)
-    if not _is_log(lines):
-        raise BadWire(API, "expected lines of `role`, `content` and `timestamp`, one of them `pinned` or `hide`")
-    start = next((at for at, line in enumerate(lines) if line["role"] != "system"), len(lines))
-    system = "\n\n".join(text_of(content_of(line["content"])) for line in lines[:start]) or None
-    return templates.keep(conversation_of(map(_message, lines[start:]), system=system), lines, API, lines=True)
+    return templates.keep(read(_reader(lambda: lines), lines), lines, API, lines=True)
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    return TemplateStream(_reader(lines), lines, API)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -73,7 +94,10 @@ def encode(conversation: Conversation) -> Encoded:
 
 def detect(value: Any) -> str | None:
     """Whether lines are a log of this program."""
-    return "messages with `timestamp`, `pinned` or `hide`" if _is_log(value) else None
+    is_log = isinstance(value, list) and _is_log(lambda: value)
+    return "messages with `timestamp`, `pinned` or `hide`" if is_log else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=40)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=40, stream=stream
+)

@@ -4,20 +4,21 @@ Messages are those of OpenAI's chat wire, with `reasoning` beside the content. T
 of a session; a document of it is `{"session": …, "messages": […]}`. github.com/NousResearch/hermes-agent
 """
 
+import itertools
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from msgspec.structs import replace
-
 from ...values.errors import BadWire
 from ...values.losses import Encoded, Lines, SupportTable
+from ...values.messages import Message
 from ...values.request import Conversation
 from ..residual import fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records, templates
-from .chat_programs import chat, chat_messages
+from .chat_programs import chat_messages, without_prompt
+from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import items, openai_tools
 from .reading import columns_of, document_of, plain_usage, read_json, rows_of
 
@@ -62,11 +63,36 @@ def decode(data: Any) -> Conversation:
     """One session."""
     body = document_of(data, API)
     about, messages = _session(body)
-    model, system = optional(about.get("model")), optional(about.get("system_prompt")) or None
-    found = chat(chat_messages(messages, model=model), title=about.get("title"), model=model, system=system)
-    counts = (about.get(key) for key in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"))
-    found = replace(found, usage=plain_usage(*counts), tools=openai_tools(about.get("tools")))
-    return templates.keep(found, body, API, lines=isinstance(body, Lines))
+    return templates.keep(read(_Reader(about), messages), body, API, lines=isinstance(body, Lines))
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """A session of JSON lines, one entry at a time."""
+    _session(list(itertools.islice(lines(), 1)))
+    return TemplateStream(_Reader(), lines, API)
+
+
+class _Reader(RowReader):
+    """Reads the messages of a session; without `about`, the first record is about it."""
+
+    def __init__(self, about: Record | None = None) -> None:
+        self._about = about
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        records = iter(records)
+        about = next(records) if self._about is None else self._about
+        model, system = optional(about.get("model")), optional(about.get("system_prompt"))
+        texts = [system] if system else []
+        yield from without_prompt(chat_messages(records, model=model), texts)
+        names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+        self.fields = {
+            "title": about.get("title"),
+            "model": model,
+            "system": "\n\n".join(texts) or None,
+            "usage": plain_usage(*map(about.get, names)),
+            "tools": openai_tools(about.get("tools")),
+        }
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -98,5 +124,12 @@ def _stored(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, database=database, lines=True, writable=False, rank=20
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    database=database,
+    lines=True,
+    writable=False,
+    rank=20,
+    stream=stream,
 )

@@ -6,16 +6,19 @@ Results hold a `functionResponse` of Google's wire. So the order of the lines is
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ...values.compact import IdMap
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, ToolCall, ToolResultMessage
 from ...values.request import Conversation
 from ..residual import optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records, templates
-from .program_content import a_result, content_of, conversation_of, first, inner, items, moment, user
+from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, read
+from .program_content import a_result, content_of, first, inner, items, moment, user
 from .records import IFLOW, lines_of
 
 API = "iflow"
@@ -23,31 +26,32 @@ FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 class _Lines:
+    """The lines of a session. Each method returns the messages that are complete."""
+
     def __init__(self) -> None:
-        self.messages: list[Message] = []
         self._blocks: list[Block] = []  # of the answer that is being written
         self._about: dict[str, Any] = {}
-        self._names: dict[str, str] = {}  # of the calls of all answers
+        self._names = IdMap()  # of the calls of all answers
         self._early: dict[str, ToolResultMessage] = {}  # results whose calls have not come
 
-    def feed(self, line: dict[str, Any]) -> None:
+    def feed(self, line: Record) -> Iterator[Message]:
         wire, when = line.get("message"), moment(line.get("timestamp"))
         content = inner(wire, "content")
         if line.get("type") == "assistant":
-            self._answer(content_of(content), optional(inner(wire, "model")), when)
+            yield from self._answer(content_of(content), optional(inner(wire, "model")), when)
         elif line.get("type") == "user":
             parts = content if isinstance(content, list) else [content]
             results = [part for part in items(parts) if part.get("type") == "tool_result"]
             for part in results:
-                self._result(part, when)
+                yield from self._result(part, when)
             rest = [part for part in parts if part not in results]
             if rest:
-                self.finish()
-                self.messages.append(user(content if isinstance(content, str) else content_of(rest), when))
+                yield from self._finish()
+                yield user(content if isinstance(content, str) else content_of(rest), when)
 
-    def _answer(self, content: Any, model: str | None, when: int | None) -> None:
+    def _answer(self, content: Any, model: str | None, when: int | None) -> Iterator[Message]:
         if any(isinstance(block, ToolCall) and block.id in self._early for block in self._blocks):
-            self.finish()
+            yield from self._finish()
         blocks: Any = content_of([content]) if isinstance(content, str) else content
         for block in blocks or ():
             if isinstance(block, ToolCall):
@@ -59,7 +63,7 @@ class _Lines:
             self._blocks.append(block)
             self._about = self._about or {"model": model, "timestamp": when}
 
-    def _result(self, part: dict[str, Any], when: int | None) -> None:
+    def _result(self, part: dict[str, Any], when: int | None) -> Iterator[Message]:
         id = optional(part.get("tool_use_id")) or ""
         given = part.get("content")
         response = inner(given, "responseParts", "functionResponse", "response")
@@ -70,36 +74,51 @@ class _Lines:
         if id not in self._names:
             self._early[id] = result
             return
-        self.finish()
-        self.messages.append(result)
+        yield from self._finish()
+        yield result
 
-    def finish(self) -> None:
-        """Writes the answer, and the results of its calls that have come before it."""
+    def _finish(self) -> Iterator[Message]:
+        """The answer, and the results of its calls that have come before it."""
         if not self._blocks:
             return
-        self.messages.append(AssistantMessage(content=tuple(self._blocks), **self._about))
+        yield AssistantMessage(content=tuple(self._blocks), **self._about)
         for block in self._blocks:
             if isinstance(block, ToolCall) and block.id in self._early:
                 early = self._early.pop(block.id)
-                self.messages.append(a_result(block.id, early.content, name=block.name, when=early.timestamp))
+                yield a_result(block.id, early.content, name=block.name, when=early.timestamp)
         self._blocks, self._about = [], {}
 
-    def end(self) -> list[Message]:
-        """All messages; results whose calls are in no line come last."""
-        self.finish()
-        return [*self.messages, *self._early.values()]
+    def end(self) -> Iterator[Message]:
+        """The last answer, and the results whose calls are in no line."""
+        yield from self._finish()
+        yield from self._early.values()
+
+
+class _Reader(RowReader):
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        session = _Lines()
+        for line in records:
+            yield from session.feed(line)
+        yield from session.end()
+
+
+def _reader(lines: ReadAgain) -> Reader:
+    if not any(line.get("type") in ("user", "assistant") and "message" in line for line in lines()):
+        raise BadWire(API, "expected lines of type `user` and `assistant` with a `message`")
+    return _Reader()
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """A session file: text, bytes, or the values of its lines."""
     lines = lines_of(data, API)
-    if not any(line.get("type") in ("user", "assistant") and "message" in line for line in lines):
-        raise BadWire(API, "expected lines of type `user` and `assistant` with a `message`")
-    session = _Lines()
-    for line in lines:
-        session.feed(line)
-    return templates.keep(conversation_of(session.end()), lines, API, lines=True)
+    return templates.keep(read(_reader(lambda: lines), lines), lines, API, lines=True)
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    return TemplateStream(_reader(lines), lines, API)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -114,4 +133,6 @@ def detect(value: Any) -> str | None:
     return "lines with a `message` and a `sessionId` of iFlow" if named else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=40)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=40, stream=stream
+)

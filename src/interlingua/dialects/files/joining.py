@@ -37,6 +37,40 @@ def join(entries: Sequence[Entry], groups: Iterable[Sequence[int]], api: str, *,
     return [entry for entry in out if entry is not None]
 
 
+class Runs:
+    """Joins answers in a row, one entry at a time, as `join` does: each run is an entry in the place of its first.
+
+    With `pieces`, texts that follow one another are pieces of one text.
+    """
+
+    def __init__(self, api: str, *, pieces: bool = False) -> None:
+        self._api, self._pieces = api, pieces
+        self._first = 0  # the place of the first entry that waits
+        self._waiting: list[Entry] = []  # from the first answer of the run on
+        self._run: list[int] = []  # the places of its answers
+
+    def add(self, entry: Entry, *, ends: bool) -> Sequence[Entry]:
+        """Adds the next entry, which is an answer of the run, `ends` it, or neither; returns the complete ones."""
+        if isinstance(entry.message, AssistantMessage):
+            self._run.append(self._first + len(self._waiting))
+        elif not self._run:
+            self._first += 1
+            return (entry,)
+        self._waiting.append(entry)
+        return self.finish() if ends else ()
+
+    def finish(self) -> list[Entry]:
+        """Returns the entries that wait."""
+        first, run, out = self._first, self._run, self._waiting
+        self._first += len(out)
+        self._waiting, self._run = [], []
+        if len(run) == 1:
+            return out
+        own = set(run[1:])
+        whole = joined([out[place - first] for place in run], run, self._api, pieces=self._pieces) if run else None
+        return [whole if at == run[0] else entry for at, entry in enumerate(out, first) if at not in own]  # type: ignore[misc]
+
+
 def joined(parts: Sequence[Entry], places: Sequence[int], api: str, *, pieces: bool = False) -> Entry:
     """One entry of the parts of an answer; `places` are their positions among the entries of the file."""
     messages: list[Any] = [part.message for part in parts]

@@ -9,6 +9,7 @@ The sessions of Kiro's editor (`workspace-sessions/…/ID.json`) are Continue's 
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
@@ -16,10 +17,11 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records as _records
 from .continue_dev import messages_of
-from .program_content import Branches, a_call, a_result, conversation_of, first, image_of, inner, items, moment, user
+from .line_sessions import ReadAgain, Record, TemplateStream, TreeReader, read
+from .program_content import a_call, a_result, conversation_of, first, image_of, inner, items, moment, user
 from .records import lines_of
 from .templates import give_back, keep
 
@@ -83,6 +85,22 @@ def _message(line: dict[str, Any]) -> list[Message]:
     return []
 
 
+class _Reader(TreeReader):
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        model = None
+        for line in records:
+            if line.get("kind") in ("Compaction", "Clear"):
+                self.tree.cut(0)
+                model = None
+                summary = optional(first(fields_of(line.get("data")), "summary", "text"))
+                if summary is not None:
+                    yield self.tree.add(user(summary, program=True))
+            for message in _message(line):
+                model = message.model or model if isinstance(message, AssistantMessage) else model
+                yield self.tree.add(message)
+        self.fields = {"model": model}
+
+
 def _session(data: Any) -> dict[str, Any] | None:
     """A session of the editor, if that is what the data is."""
     try:
@@ -102,18 +120,13 @@ def decode(data: Any) -> Conversation:
         )
         return keep(found, session, API)
     lines = lines_of(data, API)
-    tree = Branches()
-    for line in lines:
-        if line.get("kind") in ("Compaction", "Clear"):
-            tree.cut(0)
-            summary = optional(first(fields_of(line.get("data")), "summary", "text"))
-            if summary is not None:
-                tree.add(user(summary, program=True))
-        for message in _message(line):
-            tree.add(message)
-    answers = [m.model for at in tree.path if isinstance(m := tree[at], AssistantMessage) and m.model]
-    found = conversation_of((), model=answers[-1] if answers else None)
-    return keep(tree.placed(found), lines, API, lines=True)
+    return keep(read(_Reader(), lines), lines, API, lines=True)
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """A journal, one entry at a time."""
+    return TemplateStream(_Reader(), lines, API)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -134,4 +147,6 @@ def detect(value: Any) -> str | None:
     return "lines of `version`, `kind` and `data`" if kinds & _KINDS else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, rank=40, writable=False)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, lines=True, rank=40, writable=False, stream=stream
+)

@@ -38,6 +38,7 @@ from ...values.request import Conversation, Entry, Options
 from .. import dialect
 from ..comparison import losses_of
 from .records import LINEAR, iso
+from .templates import beginning
 
 EPOCH = 1_735_689_600_000  # the first of January 2025, for messages without a timestamp
 FOLDERS = ("cwd", "directory", "workspaceDirectory", "working_dir", "workDir")  # programs' names for where they ran
@@ -51,10 +52,11 @@ class Facts:
 
     def __init__(self, about: Conversation) -> None:
         """`about` is the conversation; its entries are added one by one."""
-        self._hash = hashlib.blake2b(dump(replace(about, entries=())), digest_size=16)
+        extra = beginning(about.extra)  # of a large file there is no more in memory
+        self._hash = hashlib.blake2b(dump(replace(about, entries=(), extra=extra)), digest_size=16)
         self._count = 0
         self.first: Message | None = None
-        self.folder = next(_folders(about.extra), None)
+        self.folder = next(_folders(extra), None)
 
     def add(self, entry: Entry) -> None:
         self._hash.update(dump(entry))

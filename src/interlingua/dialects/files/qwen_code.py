@@ -8,18 +8,20 @@ are fragments of one message. The session stands at its last line.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
+from ...values.compact import IdMap
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import count, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records as _records
 from .line_readers import BaseLineReader
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .program_content import a_call, a_result, attachment_of, inner, items, moment, user
 from .records import lines_of
 from .templates import give_back, keep
@@ -78,14 +80,14 @@ def _usage(wire: Any) -> Usage | None:
 
 
 _PROGRAM = ("notification", "cron", "goal_runtime")  # subtypes of a user's line that no person wrote
-_HOOK = "<qwen:user-prompt-submit-context>"
+HOOK = "<qwen:user-prompt-submit-context>"
 
 
 def _asked(line: dict[str, Any], parts: Any, when: int | None) -> list[Message]:
     """What a user's line says: the prompt, and behind it what a hook added for the model."""
     if line.get("isMeta") is True or line.get("subtype") in _PROGRAM:
         return [user(_blocks(parts), when, program=True)]
-    hooked = [part for part in items(parts) if (optional(part.get("text")) or "").startswith(_HOOK)]
+    hooked = [part for part in items(parts) if (optional(part.get("text")) or "").startswith(HOOK)]
     asked = user(_blocks([part for part in items(parts) if part not in hooked]), when)
     return [asked, *([user(_blocks(hooked), when, program=True)] if hooked else [])]
 
@@ -136,40 +138,55 @@ def _joined(before: Any, after: Any) -> Message:
     return message
 
 
+class _Reader(Reader):
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        ends = IdMap()  # a line -> the entry at which the conversation stands after it, or ""
+        last: str | None = None
+        title: str | None = None
+        model: str | None = None
+        count = 0
+        open_entry: Entry | None = None  # the last one, of which fragments may follow
+        for line in records:
+            id = optional(line.get("uuid"))
+            parent = (ends.get(line["parentUuid"], last or "") or None) if type(line.get("parentUuid")) is str else None
+            parent = last if "parentUuid" not in line else parent
+            replaced = _compressed(line)
+            parent = None if replaced else parent
+            messages = replaced or _messages(line)
+            for message in messages:
+                model = message.model or model if isinstance(message, AssistantMessage) else model
+            is_fragment = id is not None and open_entry is not None and open_entry.id == id
+            if is_fragment and open_entry is not None and _is_answer(messages, open_entry.message):
+                open_entry = replace(open_entry, message=_joined(open_entry.message, messages[0]))
+                continue
+            for at, message in enumerate(messages):
+                own = f"{id or count}#{at}" if at < len(messages) - 1 else id or f"line{count}"
+                if open_entry is not None:
+                    yield open_entry
+                open_entry = Entry(message=message, id=own, parent_id=parent)
+                count += 1
+                parent = own
+            last = parent
+            if id is not None:
+                ends[id] = parent or ""
+            title = _title(line) or title
+        if open_entry is not None:
+            yield open_entry
+        self.head = last if open_entry is not None and last != open_entry.id else None
+        self.about = Conversation(title=title, model=ModelDescriptor(id=model) if model else None)
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """A session file: text, bytes, or the values of its lines."""
     lines = lines_of(data, API)
-    entries: list[Entry] = []
-    ends: dict[str, str | None] = {}  # a line -> the entry at which the conversation stands after it
-    last: str | None = None
-    title: str | None = None
-    for line in lines:
-        id = optional(line.get("uuid"))
-        parent = ends.get(line["parentUuid"], last) if isinstance(line.get("parentUuid"), str) else None
-        parent = last if "parentUuid" not in line else parent
-        replaced = _compressed(line)
-        parent = None if replaced else parent
-        messages = replaced or _messages(line)
-        if id is not None and entries and entries[-1].id == id and _is_answer(messages, entries[-1].message):
-            entries[-1] = replace(entries[-1], message=_joined(entries[-1].message, messages[0]))
-            continue
-        for at, message in enumerate(messages):
-            own = f"{id or len(entries)}#{at}" if at < len(messages) - 1 else id or f"line{len(entries)}"
-            entries.append(Entry(message=message, id=own, parent_id=parent))
-            parent = own
-        last = parent
-        if id is not None:
-            ends[id] = parent
-        title = _title(line) or title
-    models = [e.message.model for e in entries if isinstance(e.message, AssistantMessage) and e.message.model]
-    found = Conversation(
-        entries=tuple(entries),
-        head=last if entries and last != entries[-1].id else None,
-        model=ModelDescriptor(id=models[-1]) if models else None,
-        title=title,
-    )
-    return keep(found, lines, API, lines=True)
+    return keep(read(_Reader(), lines), lines, API, lines=True)
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    return TemplateStream(_Reader(), lines, API)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -201,5 +218,12 @@ def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> Ba
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, lines=True, rank=40, writable=False, line_reader=line_reader
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    lines=True,
+    rank=40,
+    writable=False,
+    line_reader=line_reader,
+    stream=stream,
 )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ...values import jsontext
+from ...values.compact import IdMap
 from ...values.errors import BadWire, FormatError
 from ...values.folding import parse_arguments
 from ...values.losses import Lines
@@ -190,7 +191,7 @@ class Pairing:
 
     def __init__(self) -> None:
         self._open: list[ToolCall] = []
-        self._names: dict[str, str] = {}
+        self._names = IdMap()
         self._generated: set[str] = set()
 
     def call(self, id: Any, name: Any, arguments: Any, **fields: Any) -> ToolCall:

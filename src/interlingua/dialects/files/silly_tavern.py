@@ -8,18 +8,19 @@ calls of a response with their results. A narrator's line is a system message. T
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, SystemMessage, TextBlock, ThinkingBlock, UserMessage
-from ...values.request import Conversation, ModelDescriptor
+from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import fields_of, optional, reading, whole
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records, templates
-from .reading import Node, Pairing, entries_of, image_of, json_value, kept_record, result_content, seconds
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
+from .reading import Node, Pairing, image_of, json_value, kept_record, result_content, seconds
 from .records import lines_of, milliseconds
 
 API = "silly-tavern"
@@ -45,11 +46,13 @@ def _moment(value: Any) -> int | None:
         return milliseconds(value)
 
 
-def _nodes(lines: list[Any]) -> Iterator[Node]:
+def _nodes(lines: Iterable[Record], headers: list[Record]) -> Iterator[Node]:
+    """The messages of the lines; the first header is added to `headers`."""
     before: str | None = None
     pairs = Pairing()
     for at, line in enumerate(lines):
         if _is_header(line):
+            headers += [] if headers else [line]
             continue
         chosen = f"{at}"
         about = fields_of(line.get("extra"))
@@ -112,24 +115,39 @@ def _is_line(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("mes"), str) and "is_user" in value
 
 
+class _Reader(Reader):
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        model: str | None = None
+        headers: list[Record] = []
+        for id, parent, messages in _nodes(records, headers):
+            for at, message in enumerate(messages):
+                own = id if at == len(messages) - 1 else f"{id}#{at}"
+                yield Entry(message=message, id=own, parent_id=parent)
+                parent = own
+            if "." not in (id or ""):  # shown
+                self.head = id
+                model = next((one.model for one in messages if isinstance(one, AssistantMessage)), None) or model
+        title = optional(headers[0].get("character_name")) if headers else None
+        self.about = Conversation(title=title, model=ModelDescriptor(id=model) if model else None)
+
+
+def _reader(lines: ReadAgain) -> Reader:
+    if not any(_is_header(line) or _is_line(line) for line in lines()):
+        raise BadWire(API, "expected lines with `mes` and `is_user`")
+    return _Reader()
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """The lines of one chat."""
     lines = lines_of(data, API)
-    if not any(_is_header(line) or _is_line(line) for line in lines):
-        raise BadWire(API, "expected lines with `mes` and `is_user`")
-    entries = entries_of(_nodes(lines))
-    shown = [entry for entry in entries if "." not in (entry.id or "")]
-    models = [entry.message.model for entry in shown if isinstance(entry.message, AssistantMessage)]
-    model = next((name for name in reversed(models) if name), None)
-    header = next((line for line in lines if _is_header(line)), {})
-    conversation = Conversation(
-        entries=entries,
-        head=shown[-1].id if shown else None,
-        title=optional(header.get("character_name")),
-        model=ModelDescriptor(id=model) if model else None,
-    )
-    return templates.keep(conversation, lines, API, lines=True)
+    return templates.keep(read(_reader(lambda: lines), lines), lines, API, lines=True)
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    return TemplateStream(_reader(lines), lines, API)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -145,4 +163,6 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=20, stream=stream
+)

@@ -14,7 +14,8 @@ A hole is `{"~": [entry, block, field]}`, `{"~": [entry, field]}`, `{"~": [field
 object}}`.
 """
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -51,6 +52,7 @@ RECORD = "record"  # the field of a custom message that holds a record of the fi
 PLACEHOLDER = "~"
 REQUEST = "request"
 LONG = 12  # characters: a text this long that stands in the file twice is the same text
+FIRST = 5  # records of a file that are its beginning
 
 _FIELDS: dict[type, tuple[str, ...]] = {
     TextBlock: ("text",),
@@ -98,6 +100,59 @@ def give_back(conversation: Conversation, api: str, decode: Callable[[Any], Conv
     return Encoded(body, Losses(lambda: tuple(_changes(conversation, decode(body), api))))
 
 
+# --- the beginning of a file -----------------------------------------------------------------------------------------
+
+
+def beginning(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The `extra` of a conversation with the first records of its file alone."""
+    return {owner: _begun(kept) for owner, kept in extra.items()}
+
+
+def _begun(kept: Any) -> Any:
+    body = kept[FILE][0] if isinstance(kept, dict) and isinstance(kept.get(FILE), list) else None
+    return {**kept, FILE: [body[:FIRST]]} if isinstance(body, list) else kept
+
+
+class Beginning:
+    """The template of the first records of a file, whose entries are given one at a time."""
+
+    def __init__(self, records: list[Any]) -> None:
+        self._records = records
+        self._ids, self._texts = set[int](), set[str]()
+        self._objects: _Places = {}
+        self._contents: _Places = {}
+        self._count = 0
+        for record in records:
+            self._note(record)
+
+    def _note(self, value: Any) -> None:
+        if isinstance(value, str):
+            self._ids.add(id(value))
+            self._texts.add(value)
+        elif isinstance(value, dict | list):
+            self._ids.add(id(value))
+            for item in value.values() if isinstance(value, dict) else value:
+                self._note(item)
+
+    def read(self, entries: Iterable[Entry]) -> None:
+        """Reads all entries."""
+        _put(filter(self._is_known, _values(self._counted(entries))), self._objects, self._contents)
+
+    def _is_known(self, placed: tuple[Any, list[Any]]) -> bool:
+        value = placed[0]
+        return id(value) in self._ids or (isinstance(value, str) and value in self._texts)
+
+    def _counted(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        for self._count, entry in enumerate(entries, 1):
+            yield entry
+
+    def kept(self, about: Conversation, api: str) -> Conversation:
+        """The conversation with the beginning of its file, which is JSON lines."""
+        objects, contents = _places(replace(about, entries=()))
+        body = _with_placeholders(self._records, self._objects | objects, self._contents | contents)
+        return with_residual(about, api, **{FILE: [body], COUNT: self._count, LINE: True})
+
+
 # --- holes -----------------------------------------------------------------------------------------------------------
 
 
@@ -108,7 +163,14 @@ def _places(conversation: Conversation) -> tuple[_Places, _Places]:
     """Where the conversation has each text, by the identity of the file's value and, if it is long, by its content."""
     objects: _Places = {}
     texts: _Places = {}
-    for value, place in _values(conversation):
+    about = ((getattr(conversation, field), [field]) for field in ("title", "system"))
+    _put(itertools.chain(about, _values(conversation.entries)), objects, texts)
+    return objects, texts
+
+
+def _put(values: Iterable[tuple[Any, list[Any]]], objects: _Places, texts: _Places) -> None:
+    """Adds the places of values that have none."""
+    for value, place in values:
         if isinstance(value, str):
             if len(value) > 1:  # shorter ones are one object wherever they stand
                 objects.setdefault(id(value), place)
@@ -116,21 +178,22 @@ def _places(conversation: Conversation) -> tuple[_Places, _Places]:
                     texts.setdefault(value, place)
         elif value and isinstance(value, dict | list):
             objects.setdefault(id(value), place)
-    return objects, texts
 
 
-def _values(conversation: Conversation) -> Iterator[tuple[Any, list[Any]]]:
-    for field in ("title", "system"):
-        yield getattr(conversation, field, None), [field]
-    for at, entry in enumerate(conversation.entries):
+def _values(entries: Iterable[Entry]) -> Iterator[tuple[Any, list[Any]]]:
+    for at, entry in enumerate(entries):
         message: Any = entry.message
         if isinstance(message, CustomMessage):
             yield message.fields.get(RECORD), [at, RECORD]
             continue
-        if isinstance(message.content, str):
-            yield message.content, [at, "content"]
+        content = message.content
+        if isinstance(content, str):
+            yield content, [at, "content"]
             continue
-        for number, block in enumerate(message.content or ()):
+        for number, block in enumerate(content or ()):
+            if type(block) is TextBlock:  # most are
+                yield block.text, [at, number, "text"]
+                continue
             for field in _FIELDS[type(block)]:
                 yield _field(block, field), [at, number, field]
 
@@ -141,12 +204,13 @@ def _field(block: Block, field: str) -> Any:
 
 def _with_placeholders(value: Any, objects: _Places, texts: _Places) -> Any:
     """A value of the file with a hole wherever something stands that the conversation has."""
-    if isinstance(value, str):
+    kind = type(value)
+    if kind is str:
         place = objects.get(id(value))
         if place is None and len(value) >= LONG:
             place = texts.get(value)
         return value if place is None else {PLACEHOLDER: place}
-    if isinstance(value, dict):
+    if kind is dict:
         place = objects.get(id(value))
         if place is not None:
             return {PLACEHOLDER: place}
