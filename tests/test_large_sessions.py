@@ -328,7 +328,54 @@ ANTIGRAVITY = [
     _step(7, "USER_EXPLICIT", "PLANNER_RESPONSE", content="odd"),
     _step(8, "MODEL", "PLANNER_RESPONSE", content="Done", model="m"),
 ]
+
+
+def _loop(kind: str, step: str | None = None, **fields: Any) -> dict[str, Any]:
+    own = {"uuid" if kind.startswith("step") else "stepUuid": step} if step else {}
+    return {"type": "context.append_loop_event", "event": {"type": kind, **own, **fields}, "time": 1785397665000}
+
+
+def _say(role: str, content: Any, **fields: Any) -> dict[str, Any]:
+    return {"type": "context.append_message", "message": {"role": role, "content": content, **fields}}
+
+
+# Parts of steps that are over, prompts that are taken back, compactions that keep the last messages, and usage.
+KIMI = [
+    {"type": "metadata", "protocol_version": "1.4"},
+    _say("user", "How many eggs are there?", origin={"kind": "user"}),
+    _loop("step.begin", "s"),
+    {"type": "llm.request", "model": "m"},
+    _loop("content.part", "s", part={"type": "text", "text": "I count."}),
+    _loop("tool.call", "s", toolCallId="c", name="Glob", args={}),
+    _loop("tool.result", toolCallId="c", result={"output": "Twelve of them"}),
+    _loop("step.begin", "t"),
+    _loop("content.part", "s", part={"type": "text", "text": "Late"}),
+    _loop("step.end", "s", usage={"inputOther": 1, "output": 2}),
+    _loop("content.part", part={"type": "text", "text": "Twelve of them"}),
+    {"type": "usage.record", "model": "n", "usage": {"inputOther": 1, "output": 2}},
+    _say("user", "Wrong", origin={"kind": "user"}),
+    {"type": "context.undo", "count": 1},
+    _say("user", "Right", origin={"kind": "user"}),
+    {"type": "context.apply_compaction", "compactedCount": 3, "summary": "So far"},
+    _loop("content.part", "t", part={"type": "text", "text": "Still"}),
+    _loop("content.part", "u", part={"type": "text", "text": "Unknown step"}),
+    {"type": "context.apply_compaction", "compactedCount": 1, "summary": "So far and further"},
+    {"type": "usage.record", "model": "n", "usage": {"inputOther": 1, "output": 2}},
+    {"type": "context.undo", "count": 1},
+    _say("assistant", "Done", toolCalls=[{"id": "d", "name": "Glob", "arguments": "{}"}]),
+    {"type": "context.clear"},
+    _say("user", "How many eggs are there?", origin={"kind": "user"}),
+]
+KIMI_CONTEXT = [
+    {"role": "_system_prompt", "content": "You are Kimi"},
+    {"role": "user", "content": "You are Kimi"},
+    {"role": "_checkpoint", "id": 0},
+    {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": {"name": "ls", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "c", "content": "12"},
+]
 MADE = {
+    "kimi": KIMI,
+    "kimi-context": KIMI_CONTEXT,
     "qwen-code": QWEN,
     "droid": DROID,
     "droid-output": DROID_OUTPUT,

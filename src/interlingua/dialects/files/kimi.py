@@ -13,24 +13,26 @@ between them whose role begins with `_` (`_checkpoint`, `_usage`, `_system_promp
 """
 
 import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
+from ...values.compact import IdMap, IdNumbers
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, ThinkingBlock, Usage, UserMessage, blocks_of
 from ...values.request import Conversation
-from ..residual import optional, reading, whole
-from ..wire import FileFormat
+from ..residual import fields_of, optional, reading, whole
+from ..wire import FileFormat, SessionStream
 from . import records as _records
+from .line_sessions import Branches, ReadAgain, Reader, Record, RowReader, TemplateStream, TreeReader, read
 from .program_content import (
-    Branches,
     a_call,
     a_result,
     block_of,
     call_of,
     content_of,
-    conversation_of,
     first,
     inner,
     items,
@@ -52,20 +54,72 @@ _ASKED = frozenset((None, "user", "system_trigger", "skill_activation", "plugin_
 _EVENT = "context.append_loop_event"
 
 
-class _Log:
-    """The state of the context, event by event."""
+def _ends_of(lines: ReadAgain) -> IdNumbers:
+    """The place of the last record of each step."""
+    ends = IdNumbers()
+    current: Any = None
+    for at, record in enumerate(_records_in(lines())):
+        kind, event = record.get("type"), fields_of(record.get("event"))
+        if kind == _EVENT and event.get("type") == "step.begin":
+            current = event.get("uuid")
+        if kind in (_EVENT, "llm.request", "usage.record"):
+            ends[_step_of(event, current)] = at
+    return ends
 
-    def __init__(self, with_messages: bool) -> None:
-        self.tree = Branches()
+
+def _step_of(event: dict[str, Any], current: Any) -> str:
+    return str(event.get("uuid") if event.get("type") == "step.end" else first(event, "stepUuid") or current)
+
+
+class _Log:
+    """The state of the context, event by event.
+
+    `ends` are those of the steps. `stays` are the places of messages that a compaction adds again: they are known from
+    an earlier pass, which yields others in their place. A log in memory needs neither; its messages wait for the end.
+    """
+
+    def __init__(self, with_messages: bool, tree: Branches, ends: IdNumbers | None, stays: set[int]) -> None:
         self.system: str | None = None
         self.tools: Any = None
         self.model: str | None = None
-        self.spent: list[Usage] = []
+        self.spent: Usage | None = None
         self._with_messages = with_messages  # else prompts stand in `turn.prompt` alone
-        self._steps: dict[Any, int] = {}  # step -> place of its answer
+        self._tree, self._ends, self._stays = tree, ends, stays
+        self._steps = IdNumbers()  # step -> place of its answer
         self._step: Any = None
-        self._unfinished: dict[int, list[Block]] = {}  # place -> the blocks of an answer that is not written yet
-        self._names: dict[str, str] = {}  # call -> tool
+        self._waiting = deque[Any]()  # messages from the first answer on that may still change
+        self._first = 0  # the place of the first of them
+        self._answers: dict[int, tuple[str, list[Block]]] = {}  # place of such an answer -> its step, its blocks
+        self._kept: dict[int, Message] = {}
+        self._prompts = bytearray()  # by place: whether a person asked
+        self._names = IdMap()  # call -> tool
+
+    def complete(self, at: int) -> Iterator[Message]:
+        """The messages that no record after this one changes."""
+        while self._waiting:
+            step, _ = self._answers.get(self._first, (None, None))
+            if step is not None and self._ends is not None and (self._ends.get(step) or 0) > at:
+                return
+            message = self._message_at(self._first)
+            if self._first in self._stays:
+                self._kept[self._first] = message
+            self._answers.pop(self._first, None)
+            self._waiting.popleft()
+            self._first += 1
+            yield message
+
+    def _message_at(self, place: int) -> Any:
+        """A message as it is now; one in its place, if only a later pass keeps it."""
+        if place < self._first:
+            return self._kept.get(place, user(None))
+        blocks = self._answers[place][1] if place in self._answers else []
+        message = self._waiting[place - self._first]
+        return replace(message, content=tuple(blocks)) if blocks else message
+
+    def _add(self, message: Message, *, is_prompt: bool | None = None) -> int:
+        self._waiting.append(self._tree.add(message))
+        self._prompts.append(_is_prompt(message) if is_prompt is None else is_prompt)
+        return len(self._prompts) - 1
 
     def feed(self, record: dict[str, Any]) -> None:
         when = moment(first(record, "time", "timestamp"))
@@ -86,15 +140,13 @@ class _Log:
                 self.model = optional(record.get("model"))
                 self._change(self._step, model=self.model)
             case "usage.record":
-                counted = _usage(record.get("usage"))
-                if counted is not None:
-                    self.spent.append(counted)
+                self.spent = _sum(self.spent, _usage(record.get("usage")))
                 if self.model is None:
                     self._change(self._step, model=optional(record.get("model")))
             case "context.undo":
                 self._undo(whole(record.get("count")) or 0)
             case "context.clear":
-                self.tree.cut(0)
+                self._tree.cut(0)
             case "context.apply_compaction":
                 self._compact(record, when)
 
@@ -106,18 +158,18 @@ class _Log:
             calls = [
                 block for item in items(wire.get("toolCalls")) if (block := block_of({**item, "type": "tool_use"}))
             ]
-            self.tree.add(AssistantMessage(content=(*_blocks(content), *calls), timestamp=when))
+            self._add(AssistantMessage(content=(*_blocks(content), *calls), timestamp=when))
         elif wire.get("role") == "tool":
             id = optional(first(wire, "toolCallId", "tool_call_id"))
             if id is not None:
-                self.tree.add(a_result(id, content, when=when))
+                self._add(a_result(id, content, when=when))
         elif wire.get("role") == "user":
             program = inner(wire, "origin", "kind") not in _ASKED
             # Reminders are put in when a session is opened, which may be long before anybody speaks.
             for message in user_messages(content, None if program else when, program=program):
-                self.tree.add(message)
+                self._add(message)
         else:
-            self.tree.add(kept_record(API, str(wire.get("role")), wire))
+            self._add(kept_record(API, str(wire.get("role")), wire))
 
     def _event(self, event: dict[str, Any], when: int | None) -> None:
         match event.get("type"):
@@ -138,50 +190,65 @@ class _Log:
                 self._change(event.get("uuid"), usage=_usage(event.get("usage")))
 
     def _begin(self, step: Any, when: int | None) -> int:
-        at = self.tree.add(AssistantMessage(content=(), model=self.model, timestamp=when))
+        at = self._add(AssistantMessage(content=(), model=self.model, timestamp=when))
         self._steps[str(step)] = at
+        self._answers[at] = str(step), []
         return at
 
     def _append_block(self, event: dict[str, Any], block: Block, when: int | None) -> None:
         step = first(event, "stepUuid") or self._step
-        at = self._steps[str(step)] if str(step) in self._steps else self._begin(step, when)
-        self._unfinished.setdefault(at, []).append(block)
+        at = self._steps.get(str(step))
+        at = self._begin(step, when) if at is None else at
+        self._answers[at][1].append(block)
         self._change(step, timestamp=when)
-
-    def finish(self) -> None:
-        """Writes the answers with appended content."""
-        for at, blocks in self._unfinished.items():
-            self.tree.replace(at, replace(self.tree[at], content=tuple(blocks)))
 
     def _change(self, step: Any, **fields: Any) -> None:
         at = self._steps.get(str(step))
         given = {name: value for name, value in fields.items() if value is not None}
         if at is not None and given:
-            self.tree.replace(at, replace(self.tree[at], **given))
+            self._waiting[at - self._first] = replace(self._waiting[at - self._first], **given)
 
     def _result(self, event: dict[str, Any], when: int | None) -> None:
         id, result = optional(event.get("toolCallId")), event.get("result", event)
         if id is not None:
             output = first(result, "output", "content") if isinstance(result, dict) else result
             failed = inner(result, "isError") is True
-            self.tree.add(a_result(id, output, name=self._names.get(id), failed=failed, when=when))
+            self._add(a_result(id, output, name=self._names.get(id), failed=failed, when=when))
 
     def _undo(self, prompts: int) -> None:
         """Cuts before the n-th prompt from the end; does nothing if there are not so many."""
-        asked = [at for at, place in enumerate(self.tree.path) if _is_prompt(self.tree[place])]
+        asked = [at for at, place in enumerate(self._tree.path) if self._prompts[place]]
         if 0 < prompts <= len(asked):
-            self.tree.cut(asked[-prompts])
+            self._tree.cut(asked[-prompts])
 
     def _compact(self, record: dict[str, Any], when: int | None) -> None:
-        self.finish()
         covered = whole(record.get("compactedCount"))
-        stays = [] if covered is None else [self.tree[place] for place in self.tree.path[max(covered, 0) :]]
-        self.tree.cut(0)
+        places = [] if covered is None else self._tree.path[max(covered, 0) :]
+        stays = [(self._message_at(place), bool(self._prompts[place])) for place in places]
+        self._stays.update(places)
+        self._tree.cut(0)
         summary = optional(record.get("summary"))
         if summary is not None:
-            self.tree.add(user(summary, when, program=True))
-        for message in stays:  # counted where they first stood
-            self.tree.add(replace(message, usage=None) if isinstance(message, AssistantMessage) else message)
+            self._add(user(summary, when, program=True))
+        for message, is_prompt in stays:  # counted where they first stood
+            message = replace(message, usage=None) if isinstance(message, AssistantMessage) else message
+            self._add(message, is_prompt=is_prompt)
+
+
+class _LogReader(TreeReader):
+    def __init__(self, with_messages: bool, ends: IdNumbers | None) -> None:
+        super().__init__()
+        self._with_messages, self._ends, self._stays = with_messages, ends, set[int]()
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        log = _Log(self._with_messages, self.tree, self._ends, self._stays)
+        for at, record in enumerate(_records_in(records)):
+            log.feed(record)
+            if self._ends is not None:
+                yield from log.complete(at)
+        yield from log.complete(sys.maxsize)
+        tools = openai_tools(log.tools)
+        self.fields = {"usage": log.spent, "model": log.model, "system": log.system, "tools": tools}
 
 
 def _is_prompt(message: Message) -> bool:
@@ -198,15 +265,26 @@ def _usage(wire: Any) -> Usage | None:
     return usage_of(wire, input="inputOther", output="output", read="inputCacheRead", write="inputCacheCreation")
 
 
-def _sum(counted: list[Usage]) -> Usage | None:
-    if not counted:
-        return None
-    names = ("input", "output", "cache_read", "cache_write")
-    total = {name: sum(getattr(usage, name) for usage in counted) for name in names}
-    return Usage.of(total["input"], total["output"], cache_read=total["cache_read"], cache_write=total["cache_write"])
+def _sum(total: Usage | None, counted: Usage | None) -> Usage | None:
+    if counted is None:
+        return total
+    given = (total or Usage.of(), counted)
+    return Usage.of(
+        sum(usage.input for usage in given),
+        sum(usage.output for usage in given),
+        cache_read=sum(usage.cache_read for usage in given),
+        cache_write=sum(usage.cache_write for usage in given),
+    )
 
 
 # --- older logs ------------------------------------------------------------------------------------------------------
+
+
+def _records_in(lines: Iterable[Record]) -> Iterator[Record]:
+    """The records of a log of either age."""
+    step = [0]
+    for line in lines:
+        yield from _as_newer(line, step)
 
 
 def _as_newer(record: dict[str, Any], step: list[int]) -> list[dict[str, Any]]:
@@ -249,25 +327,36 @@ def _as_newer(record: dict[str, Any], step: list[int]) -> list[dict[str, Any]]:
 def decode(data: Any) -> Conversation:
     """A wire log: text, bytes, or the values of its lines."""
     lines = lines_of(data, API)
+    return keep(read(_reader(lambda: lines), lines), lines, API, lines=True)
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    return TemplateStream(_reader(lines, _ends_of(lines)), lines, API)
+
+
+def _reader(lines: ReadAgain, ends: IdNumbers | None = None) -> Reader:
     if _is_context(lines):
-        system = next((optional(line.get("content")) for line in lines if line.get("role") == "_system_prompt"), None)
-        messages = [message for line in lines if (message := _context_message(line)) is not None]
-        return keep(conversation_of(messages, system=system), lines, API, lines=True)
-    step = [0]
-    records = [newer for line in lines for newer in _as_newer(line, step)]
-    log = _Log(any(record.get("type") == "context.append_message" for record in records))
-    for record in records:
-        log.feed(record)
-    log.finish()
-    found = conversation_of(
-        (), usage=_sum(log.spent), model=log.model, system=log.system, tools=openai_tools(log.tools)
-    )
-    return keep(log.tree.placed(found), lines, API, lines=True)
+        return _ContextReader()
+    return _LogReader(any(line.get("type") == "context.append_message" for line in _records_in(lines())), ends)
 
 
-def _is_context(lines: Any) -> bool:
-    return all(isinstance(line, dict) and isinstance(line.get("role"), str) for line in lines) and any(
-        line["role"] in ("_checkpoint", "_usage", "_system_prompt") for line in lines
+class _ContextReader(RowReader):
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        systems: list[Any] = []
+        for line in records:
+            if line.get("role") == "_system_prompt":
+                systems.append(line.get("content"))
+            message = _context_message(line)
+            if message is not None:
+                yield message
+        self.fields = {"system": optional(systems[0]) if systems else None}
+
+
+def _is_context(lines: Callable[[], Iterable[Any]]) -> bool:
+    return all(isinstance(line, dict) and isinstance(line.get("role"), str) for line in lines()) and any(
+        line["role"] in ("_checkpoint", "_usage", "_system_prompt") for line in lines()
     )
 
 
@@ -292,7 +381,7 @@ def encode(conversation: Conversation) -> Encoded:
 def detect(value: Any) -> str | None:
     """A header with the version of the protocol, or events of the context."""
     lines = value if isinstance(value, list) else [value]
-    if len(lines) > 1 and _is_context(lines[:50]):
+    if len(lines) > 1 and _is_context(lambda: lines[:50]):
         return "messages with `_checkpoint` or `_usage` between them"
     for line in lines[:50]:
         if not isinstance(line, dict):
@@ -304,4 +393,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False)
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, stream=stream)
