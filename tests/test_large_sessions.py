@@ -485,6 +485,65 @@ def test_so_are_those_of_a_file_with_other_lines(path: Path, tmp_path: Path, see
         same_as_whole(made)
 
 
+LISTED = {name: form.listed.key for name, form in sorted(FORMATS.items()) if form.listed is not None}
+DOCUMENTS = sorted(path for name in LISTED for path in (WIRE / name).glob("*.json"))
+
+
+def listed_in(document: Any, key: str) -> list[Any]:
+    found: list[Any] = document[key] if key else document
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_so_are_those_of_a_document_with_a_list_of_messages(path: Path, tmp_path: Path, seed: int) -> None:
+    """Also with other items; nothing is streamed that is only read as a whole."""
+    chance, name = random.Random(seed), path.parent.name
+    given, key = path.read_bytes(), LISTED[name]
+    if il.detect(given) is None or not isinstance(json.loads(given), dict if key else list):
+        return
+    for number in range(5 if seed else 1):
+        document = json.loads(given)
+        found = listed_in(document, key) if not key or key in document else []
+        for _ in range(chance.randrange(1, 4) if seed and found else 0):
+            chance.choice(ITEM_CHANGES)(found, chance)
+        made = tmp_path / f"{number}.json"
+        made.write_text(json.dumps(document, indent=chance.choice([None, 2])))
+        if il.detect(made.read_bytes()) is None:
+            continue
+        streamed = same_as_whole(made)
+        assert streamed or seed or not found, made
+        encodes_the_same(made, *(TARGETS if seed < 2 else SESSIONS), name)
+
+
+def _drop_item(items: list[Any], chance: random.Random) -> None:
+    if len(items) > 1:
+        del items[chance.randrange(len(items))]
+
+
+def _repeat_item(items: list[Any], chance: random.Random) -> None:
+    items.insert(chance.randrange(len(items) + 1), json.loads(json.dumps(chance.choice(items))))
+
+
+def _omit_from_item(items: list[Any], chance: random.Random) -> None:
+    item = chance.choice(items)
+    if isinstance(item, dict) and item:
+        del item[chance.choice(list(item))]
+
+
+def _scalar_item(items: list[Any], chance: random.Random) -> None:
+    items.insert(chance.randrange(len(items) + 1), chance.choice([None, 5, "text", [1]]))
+
+
+ITEM_CHANGES: list[Callable[[list[Any], random.Random], None]] = [
+    _drop_item,
+    _repeat_item,
+    _repeat_item,
+    _omit_from_item,
+    _scalar_item,
+]
+
+
 SESSIONS = sorted(name for name, form in FORMATS.items() if form.writer is not None or form.tree_writer is not None)
 ROWS = sorted(name for name, form in FORMATS.items() if form.rows or form.node_writer)
 TARGETS = [*SESSIONS, *sorted(WIRES), *ROWS]

@@ -245,7 +245,7 @@ def _is_streamed(source: Source, task: Task) -> bool:
     is_written = task.target in (*WIRES, conversion.SELF, transcript.API, name)
     is_written = is_written or (to is not None and bool(to.writer or to.tree_writer or to.node_writer or to.rows))
     form = FORMATS.get(name or "")
-    return is_written and form is not None and form.stream is not None
+    return is_written and form is not None and bool(form.stream or form.listed)
 
 
 # --- converting ------------------------------------------------------------------------------------------------------

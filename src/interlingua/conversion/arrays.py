@@ -18,12 +18,12 @@ _OPENING = b"[{"
 class Splitter:
     """Splits an array into its elements as bytes arrive. Only brackets and strings are parsed.
 
-    Elements are objects or lists. `closed` once the array has ended; `rest` is data that is not a complete element yet.
-    Raises `FormatError` if that becomes too large.
+    Elements are objects or lists. `closed` once the array has ended; `rest` is data that is not a complete element yet,
+    and `tail` what stands behind the last element. Raises `FormatError` if an element becomes too large.
     """
 
     def __init__(self) -> None:
-        self.rest = b""
+        self.rest = self.tail = b""
         self.closed = False
         self._depth = 0
         self._at = 0  # where scanning continues in `rest`
@@ -48,6 +48,7 @@ class Splitter:
                     start = at
                 elif depth < 1:
                     self.closed = True
+                    self.tail = text[start : at - 1].strip(_BETWEEN)
                     start = at
                     break
         self.rest, self._depth, self._at = text[start:], depth, at - start

@@ -721,19 +721,25 @@ class LargeCopy:
 
 
 class LargeFile:
-    """A large session in its own format, which was not changed: `parts` yields the lines of its file."""
-
-    is_body = False
+    """A large session in its own format, which was not changed: `parts` yields the text of its file."""
 
     def __init__(self, session: LargeSession) -> None:
         self._session = session
+        self.is_body = session.listed is not None
 
     def survey(self, report: Callable[[int, Loss], None]) -> None:
         """Nothing is lost."""
 
     def parts(self) -> Iterator[bytes]:
-        """The lines of the file."""
-        return _lines(self._session.lines())
+        """The lines of the file, or the document."""
+        listed = self._session.listed
+        if listed is None:
+            yield from _lines(self._session.lines())
+            return
+        begin, end = _around(listed.document, listed.place)
+        yield begin
+        yield from _separated(self._session.lines())
+        yield end
 
 
 class LargeEncoded(Protocol):

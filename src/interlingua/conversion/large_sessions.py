@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..dialects import FORMATS
 from ..dialects.files import line_sessions, transcript
-from ..dialects.wire import LineReader, SessionStream
+from ..dialects.wire import LineReader, ListedSession, SessionStream
 from ..values import jsontext, request
 from ..values.canonical import plain
 from ..values.compact import IdNumbers
@@ -28,8 +28,19 @@ from ..values.messages import (
     SystemMessage,
 )
 from ..values.request import Entry, Placer
+from .arrays import Splitter, parts
 from .detection import HEAD, Detection, detect, detect_name, holds_lines
-from .sources import DAMAGED, DEFAULT_LIMIT, Problem, Source, first_objects, open_binary, read_lines, too_long
+from .sources import (
+    DAMAGED,
+    DEFAULT_LIMIT,
+    Problem,
+    Source,
+    first_objects,
+    object_around,
+    open_binary,
+    read_lines,
+    too_long,
+)
 
 LARGE = 32 << 20  # bytes: a conversation takes four to five times the size of its file
 _ANSWERS = 20  # ids of answers to which further lines may belong: results of parallel calls stand between them
@@ -52,11 +63,15 @@ def is_large(source: Source, least: int | None = None) -> bool:
 
 
 def detect_large(source: Source) -> Detection | None:
-    """The format of a session file, by its first lines; None for a file that is not a session of JSON lines."""
-    with contextlib.suppress(*DAMAGED, OSError), open_binary(source) as stream:
-        found = detect(Lines(first_objects(stream)))
+    """The format of a session file, by its first lines or messages; None for a file that is no session."""
+    with contextlib.suppress(*DAMAGED, OSError, InterlinguaError):
+        with open_binary(source) as stream:
+            found = detect(Lines(first_objects(stream)))
         form = FORMATS.get(found.dialect) if found is not None else None
-        return found if form is not None and form.lines else None
+        if form is not None and form.lines:
+            return found
+        listed = ListedRecords.find(source, None)
+        return None if listed is None else listed.detection
     return None
 
 
@@ -148,8 +163,16 @@ class _Answers:
 class LargeSession:
     """A conversation whose entries are read from its file each time."""
 
-    def __init__(self, dialect: str, stream: SessionStream, lines: Callable[[], Iterator[dict[str, Any]]]) -> None:
+    def __init__(
+        self,
+        dialect: str,
+        stream: SessionStream,
+        lines: Callable[[], Iterator[dict[str, Any]]],
+        listed: "ListedRecords | None" = None,
+    ) -> None:
+        """`listed`: the lines are the items of a list in a document."""
         self.dialect = dialect
+        self.listed = listed
         self.about = stream.about  # the conversation without entries and head
         self.lines = lines
         self._stream = stream
@@ -237,7 +260,7 @@ def open_large(
     try:
         with open_binary(source) as stream:
             if not holds_lines(stream.read(HEAD)):
-                return None
+                return _open_listed(source, dialect)
         with open_binary(source) as stream:
             dialect = dialect or detect_name(Lines(first_objects(stream)))
         form = FORMATS.get(dialect or "")
@@ -252,6 +275,64 @@ def open_large(
         torn = tuple(request.Problem(message=problem.message, line=problem.line) for problem in lines.problems)
         session.about = replace(session.about, problems=torn)
     return session
+
+
+def _open_listed(source: Source, dialect: str | None) -> LargeSession | None:
+    """A session that is one document with a list of messages."""
+    found = ListedRecords.find(source, dialect)
+    if found is None:
+        return None
+    stream = found.listed.stream(found.header, found.read)
+    return None if stream is None else LargeSession(found.detection.dialect, stream, found.read, found)
+
+
+class ListedRecords:
+    """The items of the list in a document, read again and again. `header` is the document without them."""
+
+    def __init__(self, source: Source, at: int, detection: Detection, listed: ListedSession, header: Any) -> None:
+        self._source, self._at = source, at
+        self.detection, self.listed, self.header = detection, listed, header
+
+    @classmethod
+    def find(cls, source: Source, dialect: str | None) -> "ListedRecords | None":
+        """Those of a file; None if it is no such document. Its format is detected by the first two items."""
+        forms = [form for form in FORMATS.values() if form.listed is not None and dialect in (None, form.name)]
+        keys = {form.listed.key for form in forms if form.listed is not None}
+        at, key, header = 0, "", dict[str, Any]()
+        with open_binary(source) as stream:
+            if stream.peek(1)[:1] == b"[":  # type: ignore[attr-defined]
+                first = list(itertools.islice(parts(stream, Splitter()), 2))
+            else:
+                at, key, header, first = object_around(stream, keys)
+        values = list(map(jsontext.read, first))
+        name = Detection(dialect, "given") if dialect else detect({**header, key: values} if key else values)
+        form = FORMATS.get(name.dialect) if name is not None else None
+        if form is None or form.listed is None or form.listed.key != key or header.get(key):
+            return None
+        assert name is not None
+        return cls(source, at, name, form.listed, header)
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        splitter = Splitter()
+        with open_binary(self._source) as stream:
+            stream.seek(self._at)
+            for element in parts(stream, splitter):
+                value = jsontext.read(element)
+                if not isinstance(value, dict):
+                    raise FormatError("expected an object", "$")
+                yield value
+        if splitter.tail:
+            raise FormatError("expected an object", "$")
+
+    @property
+    def document(self) -> Any:
+        """The document without its items."""
+        return self.header if self.listed.key else []
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The keys of the list in the document."""
+        return (self.listed.key,) if self.listed.key else ()
 
 
 class _SessionLines:

@@ -506,7 +506,7 @@ def _large_object(stream: IO[bytes], dialect: str | None) -> FileFormat | None:
         if form.array is not None
     }
     try:
-        _, key, header, first = _object_around(stream, forms)
+        _, key, header, first = object_around(stream, forms)
         value = {**header, key: [jsontext.read(element) for element in first]}
         return forms[key] if divided(forms[key], value) is not None else None
     except InterlinguaError:
@@ -515,7 +515,7 @@ def _large_object(stream: IO[bytes], dialect: str | None) -> FileFormat | None:
         stream.seek(0)
 
 
-def _object_around(stream: IO[bytes], keys: Container[str]) -> tuple[int, str, dict[str, Any], list[bytes]]:
+def object_around(stream: IO[bytes], keys: Container[str]) -> tuple[int, str, dict[str, Any], list[bytes]]:
     """Returns the place of an array in an object, its key, the object without its elements, and the first two."""
     head = stream.read(CHUNK)
     line, _, after = as_utf8(head).partition(b"\n")
@@ -545,7 +545,7 @@ def _is_json(line: bytes) -> bool:
 def _part_documents(source: Source, found: Look, problems: list[Problem]) -> Iterator[Document]:
     """Yields the conversations of an object around an array, as its format splits it."""
     assert found.form is not None and found.form.array is not None and found.form.split is not None
-    at, key, header, _ = _object_around(found.stream, (found.form.array,))
+    at, key, header, _ = object_around(found.stream, (found.form.array,))
     found.stream.seek(at)
     for number, element in enumerate(parts(found.stream, Splitter()), 1):
         try:

@@ -475,6 +475,17 @@ class SessionStream(Protocol):
         ...
 
 
+class ListedSession(NamedTuple):
+    """A file that is one JSON object with the list of its messages at `key`, or ("") that list itself.
+
+    `stream` returns the same as `FileFormat.stream`, given the object without the items, and a function that reads the
+    items again.
+    """
+
+    key: str
+    stream: Callable[[dict[str, Any], Callable[[], Iterable[dict[str, Any]]]], SessionStream | None]
+
+
 class Relations(NamedTuple):
     """Where a session belongs: its id, the id of the session that started it, and where files of sub-agents may be.
 
@@ -538,6 +549,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     - `read` returns the same as `decode` from the lines of a file, faster; None if only `decode` can read the file.
     - `stream` returns the entries of a file one at a time, given a function that reads its lines again; None if only
       `decode` can read the file.
+    - `listed` does the same for files that are one JSON document with a list of messages.
     - `relations` returns how a conversation relates to others, given its path: programs write sub-agents to
       separate files.
     - `mask` is the field of an assistant's message that says with 0 or 1 whether it is trained on.
@@ -569,6 +581,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     line_reader: Callable[[Sequence[Any], dict[str, Any] | None], "LineReader | None"] | None = None
     read: Callable[[Iterable[bytes]], Conversation | None] | None = None
     stream: Callable[[Callable[[], Iterable[dict[str, Any]]]], SessionStream | None] | None = None
+    listed: ListedSession | None = None
     relations: Callable[[Conversation, PurePath], Relations] | None = None
     mask: str | None = None
     training: Mapping[str, str] | None = None

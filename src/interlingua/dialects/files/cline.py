@@ -10,7 +10,8 @@ answer, as an item of its own. `ui_messages.json` is what was shown, a list of `
 
 import re
 import sys
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -20,14 +21,14 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, ToolCall, blocks_of
 from ...values.request import Conversation
 from ..residual import optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records as _records
+from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_call,
     a_list_of,
     a_result,
     content_of,
-    conversation_of,
     image_of,
     inner,
     is_result,
@@ -40,35 +41,37 @@ from .program_content import (
 from .templates import give_back, keep
 
 API = "cline"
+Items: TypeAlias = Callable[[], Iterable[Any]]  # reads the items of a file again
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 # --- what was sent ---------------------------------------------------------------------------------------------------
 
 
-def _sent(items_sent: list[dict[str, Any]]) -> list[Message]:
-    found: list[Message] = []
-    thoughts: list[Block] = []  # of the next answer
-    calls: list[ToolCall] = []  # of the last one
-    for item in items_sent:
-        when = moment(item.get("ts"))
-        if _is_thought(item):
-            text = "\n".join(optional(part.get("text")) or "" for part in items(item.get("summary")))
-            sealed = optional(item.get("encrypted_content"))
-            thoughts.append(ThinkingBlock(thinking=text, thinking_signature=sealed, redacted=not text))
-        elif item.get("role") == "assistant":
-            usage = usage_of(
-                inner(item, "metrics", "tokens"), input="prompt", output="completion", read="cached"
-            ) or usage_of(item.get("usage"), input="input_tokens", output="output_tokens")
-            model = optional(inner(item, "modelInfo", "modelId"))
-            content = content_of(item.get("content"))
-            if thoughts:
-                content, thoughts = (*thoughts, *blocks_of(content)), []
-            found.append(AssistantMessage(content=content, model=model, usage=usage, timestamp=when))
-            calls = [block for block in blocks_of(content) if isinstance(block, ToolCall)]
-        elif item.get("role") == "user":
-            content, calls = _with_results(item.get("content"), calls), []
-            found += user_messages(content, when, program=_is_context(content))
-    return [*found, *([AssistantMessage(content=tuple(thoughts))] if thoughts else [])]
+class _SentReader(RowReader):
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        thoughts: list[Block] = []  # of the next answer
+        calls: list[ToolCall] = []  # of the last one
+        for item in records:
+            when = moment(item.get("ts"))
+            if _is_thought(item):
+                text = "\n".join(optional(part.get("text")) or "" for part in items(item.get("summary")))
+                sealed = optional(item.get("encrypted_content"))
+                thoughts.append(ThinkingBlock(thinking=text, thinking_signature=sealed, redacted=not text))
+            elif item.get("role") == "assistant":
+                usage = usage_of(
+                    inner(item, "metrics", "tokens"), input="prompt", output="completion", read="cached"
+                ) or usage_of(item.get("usage"), input="input_tokens", output="output_tokens")
+                model = optional(inner(item, "modelInfo", "modelId"))
+                content = content_of(item.get("content"))
+                if thoughts:
+                    content, thoughts = (*thoughts, *blocks_of(content)), []
+                yield AssistantMessage(content=content, model=model, usage=usage, timestamp=when)
+                calls = [block for block in blocks_of(content) if isinstance(block, ToolCall)]
+            elif item.get("role") == "user":
+                content, calls = _with_results(item.get("content"), calls), []
+                yield from user_messages(content, when, program=_is_context(content))
+        if thoughts:
+            yield AssistantMessage(content=tuple(thoughts))
 
 
 _HEADING = re.compile(r"\[(\w+)[^\n]*\] Result:\s*")
@@ -109,9 +112,9 @@ def _is_thought(item: dict[str, Any]) -> bool:
     return item.get("type") == "reasoning" and "role" not in item and "content" not in item
 
 
-def _is_sent(value: list[Any]) -> bool:
-    return any(isinstance(item, dict) and "role" in item for item in value) and all(
-        isinstance(item, dict) and (item.get("role") in ("user", "assistant") or _is_thought(item)) for item in value
+def _is_sent(value: Items) -> bool:
+    return any(isinstance(item, dict) and "role" in item for item in value()) and all(
+        isinstance(item, dict) and (item.get("role") in ("user", "assistant") or _is_thought(item)) for item in value()
     )
 
 
@@ -130,25 +133,35 @@ def _json(text: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+class _ScreenReader(RowReader):
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        screen = _Screen()
+        for item in records:
+            yield from screen.feed(item)
+        yield from screen.finish()
+
+
 class _Screen:
+    """What was shown. Each method returns the messages that are complete."""
+
     def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self._answer: int | None = None  # the place of the answer that is being shown
+        self._is_empty = True  # nothing was shown yet
+        self._answer: AssistantMessage | None = None  # the one that is being shown
         self._blocks: list[Block] = []  # of that answer
         self._call: Any = None  # the last call, as long as no request brought its outcome
         self._calls = 0
         self._when: int | None = None  # of its last block
 
-    def feed(self, item: dict[str, Any]) -> None:
+    def feed(self, item: Record) -> list[Message]:
         when, text = moment(item.get("ts")), optional(item.get("text"))
         kind = optional(item.get("say")) or optional(item.get("ask"))
-        if (not self.messages and kind in ("text", "task")) or kind in _USERS:
+        if (self._is_empty and kind in ("text", "task")) or kind in _USERS:
+            self._is_empty = False
             pictures = [image for url in item.get("images") or () if (image := image_of({"url": url})) is not None]
-            self.finish()
-            self.messages.append(user((TextBlock(text=text or ""), *pictures) if pictures else text, when))
-        elif kind == "api_req_started":
-            self._request(_json(text), optional(inner(item, "modelInfo", "modelId")), when)
-        elif kind in _ANSWERS and text and not (kind == "completion_result" and "ask" in item):
+            return [*self.finish(), user((TextBlock(text=text or ""), *pictures) if pictures else text, when)]
+        if kind == "api_req_started":
+            return self._request(_json(text), optional(inner(item, "modelInfo", "modelId")), when)
+        if kind in _ANSWERS and text and not (kind == "completion_result" and "ask" in item):
             self._append(TextBlock(text=text), when)
         elif kind in _ASKS:
             given = _json(text).get(_ASKS[kind])
@@ -159,31 +172,32 @@ class _Screen:
             self._append(ThinkingBlock(thinking=text), when)
         elif kind in ("tool", "command", "use_mcp_server", "browser_action_launch", "browser_action"):
             self._tool(str(kind), text, item.get("partial") is True, when)
+        return []
 
-    def _request(self, about: dict[str, Any], model: str | None, when: int | None) -> None:
+    def _request(self, about: dict[str, Any], model: str | None, when: int | None) -> list[Message]:
         """A request that was sent: it brings the outcome of the call before it, and begins an answer."""
-        self.finish()
+        complete = self.finish()
         request = optional(about.get("request"))
         if self._call is not None and request is not None:
-            self.messages.append(a_result(self._call.id, request, name=self._call.name, when=when))
+            complete.append(a_result(self._call.id, request, name=self._call.name, when=when))
             self._call = None
         usage = usage_of(about, input="tokensIn", output="tokensOut", read="cacheReads", write="cacheWrites")
-        self._answer = len(self.messages)
-        self.messages.append(AssistantMessage(content=(), model=model, usage=usage, timestamp=when))
+        self._answer, self._is_empty = AssistantMessage(content=(), model=model, usage=usage, timestamp=when), False
+        return complete
 
     def _append(self, block: Block, when: int | None) -> None:
         if self._answer is None:
-            self._answer = len(self.messages)
-            self.messages.append(AssistantMessage(content=(), timestamp=when))
+            self._answer, self._is_empty = AssistantMessage(content=(), timestamp=when), False
         self._blocks.append(block)
         self._when = when
 
-    def finish(self) -> None:
-        """Writes the answer that was shown."""
-        if self._answer is not None and self._blocks:
-            answer: Any = self.messages[self._answer]
-            self.messages[self._answer] = replace(answer, content=tuple(self._blocks), timestamp=self._when)
+    def finish(self) -> list[Message]:
+        """Ends the answer that was shown."""
+        answer, blocks = self._answer, self._blocks
         self._answer, self._blocks = None, []
+        if answer is None:
+            return []
+        return [replace(answer, content=tuple(blocks), timestamp=self._when) if blocks else answer]
 
     def _tool(self, kind: str, text: str | None, partial: bool, when: int | None) -> None:
         about = _json(text)
@@ -196,10 +210,10 @@ class _Screen:
         self._append(self._call, when)
 
 
-def _is_shown(value: list[Any]) -> bool:
-    return bool(value) and all(
+def _is_shown(value: Items) -> bool:
+    return any(True for _ in value()) and all(
         isinstance(i, dict) and "ts" in i and i.get("type") in ("say", "ask") and ("say" in i or "ask" in i)
-        for i in value
+        for i in value()
     )
 
 
@@ -207,15 +221,21 @@ def _is_shown(value: list[Any]) -> bool:
 def decode(data: Any) -> Conversation:
     """Either file of a task."""
     document = a_list_of(data, API)
-    if _is_shown(document):
-        screen = _Screen()
-        for item in document:
-            screen.feed(item)
-        screen.finish()
-        return keep(conversation_of(screen.messages), document, API)
-    if document and not _is_sent(document):
+    return keep(read(_reader(lambda: document), document), document, API)
+
+
+def _reader(records: Items) -> Reader:
+    if _is_shown(records):
+        return _ScreenReader()
+    if any(True for _ in records()) and not _is_sent(records):
         raise BadWire(API, "expected messages with a role, or what was shown as `say` and `ask`")
-    return keep(conversation_of(_sent(document)), document, API)
+    return _SentReader()
+
+
+@reading(API)
+def listed(header: Record, records: ReadAgain) -> SessionStream:
+    """Either file of a task, one entry at a time."""
+    return TemplateStream(_reader(records), records, API, "")
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -227,9 +247,9 @@ def detect(value: Any) -> str | None:
     """Detects the displayed transcript by its shape, and the sent one by the program's markers."""
     if not isinstance(value, list) or not value:
         return None
-    if _is_shown(value):
+    if _is_shown(lambda: value):
         return "a list of `say` and `ask`"
-    if not _is_sent(value):
+    if not _is_sent(lambda: value):
         return None
     if any("modelInfo" in item or ("ts" in item and "content" in item) for item in value):
         return "messages with `modelInfo` or `ts`"
@@ -240,4 +260,6 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, writable=False, listed=ListedSession("", listed)
+)

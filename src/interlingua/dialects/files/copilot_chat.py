@@ -6,17 +6,22 @@ are none, the answer is the markdown of `response`, whose parts have no `kind`. 
 session as a log of lines: a first state, then values that are set or appended at a path in it.
 """
 
+import itertools
 import sys
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+from msgspec.structs import replace
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, Lines, SupportTable
 from ...values.messages import Block, ImageBlock, TextBlock, ThinkingBlock, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import Pairing, document_of, rounds, seconds
 
 API = "copilot-chat"
@@ -146,18 +151,21 @@ def _list(value: Any) -> list[Any]:
 STATE, SET, APPEND, DELETE = 0, 1, 2, 3  # kinds of lines
 
 
-def _state(lines: list[Any]) -> Any:
-    """The session after all lines. Values are shared with the lines, the containers on their paths are not."""
-    state: Any = None
-    for line in lines:
+class _Log:
+    """The session as of the lines so far. Values are shared with the lines, the containers on their paths are not."""
+
+    def __init__(self) -> None:
+        self.state: Any = None
+
+    def feed(self, line: Record) -> None:
         kind, value = line.get("kind"), line.get("v")
         if kind == STATE:
-            state = _copied(value)
-            continue
+            self.state = _copied(value)
+            return
         path = line.get("k")
         if kind not in (SET, APPEND, DELETE) or not isinstance(path, list) or not path:
-            continue
-        where: Any = state
+            return
+        where: Any = self.state
         for step in path[:-1]:
             where = where[step]
         if kind == SET:
@@ -169,7 +177,6 @@ def _state(lines: list[Any]) -> Any:
             if isinstance(line.get("i"), int):
                 del items[line["i"] :]
             items.extend(_copied(value) if isinstance(value, list) else [])
-    return state
 
 
 def _copied(value: Any) -> Any:
@@ -194,21 +201,106 @@ def _is_session(value: Any) -> bool:
     return named and all(isinstance(item, dict) and "message" in item for item in requests)
 
 
+class _Reader(Reader):
+    """Reads the requests of a session, which is given without them."""
+
+    def __init__(self, session: Record) -> None:
+        self._session = session
+
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        pairs = Pairing()
+        model: str | None = None
+        for request in records:
+            model = optional(request.get("modelId")) or model
+            yield from (Entry(message=message) for message in _messages(request, pairs))
+        self.about = Conversation(title=_title(self._session), model=ModelDescriptor(id=model) if model else None)
+
+
+class _LogReader(Reader):
+    """Reads the lines of a log. A request waits for the last line that changes it.
+
+    `ends`: the place of that line for each request; None if all of them wait for the end.
+    """
+
+    def __init__(self, ends: "array[int] | None") -> None:
+        self._ends = ends
+
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        log, reader = _Log(), _Reader({})
+        yield from reader.entries(self._requests(log, records))
+        if not _is_session({**fields_of(log.state), "requests": []}):
+            raise _not_a_session()
+        self.about = replace(reader.about, title=_title(log.state))
+
+    def _requests(self, log: _Log, lines: Iterable[Record]) -> Iterator[Record]:
+        done = 0
+        for at, line in enumerate(lines):
+            log.feed(line)
+            while self._ends is not None and done < len(self._ends) and self._ends[done] <= at:
+                request, log.state["requests"][done] = log.state["requests"][done], None
+                done += 1
+                yield _checked(request)
+        given = fields_of(log.state).get("requests")
+        yield from map(_checked, given[done:] if isinstance(given, list) else ())
+
+
+def _checked(request: Any) -> Record:
+    if not isinstance(request, dict) or "message" not in request:
+        raise _not_a_session()
+    return request
+
+
+def _not_a_session() -> BadWire:
+    return BadWire(API, "expected a session with `requests`", "$.requests")
+
+
+def _title(session: Record) -> str | None:
+    return optional(session.get("customTitle")) or optional(session.get("title"))
+
+
+def _ends_of(lines: Iterable[Record]) -> "array[int] | None":
+    """The place of the last line that changes each request; None if requests are taken back."""
+    ends = array("q")
+    for at, line in enumerate(lines):
+        kind, path, value = line.get("kind"), line.get("k"), line.get("v")
+        if kind == STATE:
+            if at:
+                return None
+            ends.extend([0] * len(_list(fields_of(value).get("requests"))))
+        elif kind in (SET, APPEND, DELETE) and isinstance(path, list) and path[:1] == ["requests"]:
+            if len(path) > 1 and isinstance(path[1], int) and 0 <= path[1] < len(ends):
+                ends[path[1]] = at
+            elif path == ["requests"] and kind == APPEND and not isinstance(line.get("i"), int):
+                ends.extend([at] * len(_list(value)))
+            else:
+                return None
+    return ends
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """One session."""
     body = _body_of(data)
-    session = _state(body) if _is_log(body) else body
-    if not _is_session(session):
-        raise BadWire(API, "expected a session with `requests`", "$.requests")
-    pairs = Pairing()
-    requests = session["requests"]
-    entries = tuple(Entry(message=message) for request in requests for message in _messages(request, pairs))
-    models = [optional(request.get("modelId")) for request in requests]
-    model = next((model for model in reversed(models) if model), None)
-    title = optional(session.get("customTitle")) or optional(session.get("title"))
-    named = ModelDescriptor(id=model) if model else None
-    return templates.keep(Conversation(entries=entries, title=title, model=named), body, API, lines=_is_log(body))
+    if _is_log(body):
+        return templates.keep(read(_LogReader(None), body), body, API, lines=True)
+    if not _is_session(body):
+        raise _not_a_session()
+    return templates.keep(read(_Reader(body), body["requests"]), body, API)
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream | None:
+    """A log, one entry at a time."""
+    ends = _ends_of(lines()) if _is_log(list(itertools.islice(lines(), 1))) else None
+    return None if ends is None else TemplateStream(_LogReader(ends), lines, API)
+
+
+@reading(API)
+def listed(header: Record, requests: ReadAgain) -> SessionStream:
+    """A session, one entry at a time."""
+    if not _is_session({**header, "requests": []}):
+        raise _not_a_session()
+    return TemplateStream(_Reader(header), lambda: map(_checked, requests()), API, "requests", header)
 
 
 def _body_of(data: Any) -> Any:
@@ -230,4 +322,13 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    lines=True,
+    writable=False,
+    rank=20,
+    stream=stream,
+    listed=ListedSession("requests", listed),
+)

@@ -17,7 +17,7 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, ToolCall, Usage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat, SessionStream
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records as _records
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, TreeReader, read
 from .program_content import (
@@ -147,6 +147,13 @@ def _total(about: Any) -> Usage | None:
     return whole or usage_of(about, input="input_tokens", output="output_tokens")
 
 
+@reading(API)
+def listed(header: Record, records: ReadAgain) -> SessionStream:
+    """An exported session, one entry at a time."""
+    reader = _Reader(header, any(map(_is_read, records())))
+    return TemplateStream(reader, records, API, "conversation", header)
+
+
 def encode(conversation: Conversation) -> Encoded:
     """The session that was read."""
     return give_back(conversation, API, decode)
@@ -195,5 +202,12 @@ def detect(value: Any) -> str | None:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, database=database, lines=True, writable=False, stream=stream
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    database=database,
+    lines=True,
+    writable=False,
+    stream=stream,
+    listed=ListedSession("conversation", listed),
 )

@@ -15,7 +15,7 @@ from ...values.losses import Encoded, Lines, SupportTable
 from ...values.messages import Message
 from ...values.request import Conversation
 from ..residual import fields_of, optional, reading
-from ..wire import FileFormat, SessionStream
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
 from .chat_programs import chat_messages, without_prompt
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
@@ -95,6 +95,15 @@ class _Reader(RowReader):
         }
 
 
+@reading(API)
+def listed(header: Record, records: ReadAgain) -> SessionStream:
+    """A session as JSON, one entry at a time."""
+    about, _ = _session({**header, "messages": []})
+    if not _is_stored({**header, "messages": []}) and not all("role" in message for message in records()):
+        raise BadWire(API, "expected a session with `session_id` and `messages`")
+    return TemplateStream(_Reader(about), records, API, "messages", header)
+
+
 def encode(conversation: Conversation) -> Encoded:
     """The session that was read."""
     return templates.give_back(conversation, API, decode)
@@ -132,4 +141,5 @@ FORMAT = FileFormat(
     writable=False,
     rank=20,
     stream=stream,
+    listed=ListedSession("messages", listed),
 )

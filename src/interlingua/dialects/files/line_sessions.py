@@ -134,15 +134,20 @@ class EntryStream:
 
 
 class TemplateStream(EntryStream):
-    """The same of a file that is kept as a template: `about` has its beginning, since all of it is large."""
+    """The same of a file that is kept as a template: `about` has its beginning, since all of it is large.
 
-    def __init__(self, reader: Reader, records: ReadAgain, api: str) -> None:
-        self._api = api
+    The file is JSON lines; or an object, given as `header`, with the records at a key, or ("") a list of them.
+    """
+
+    def __init__(
+        self, reader: Reader, records: ReadAgain, api: str, key: str | None = None, header: Record | None = None
+    ) -> None:
+        self._api, self._key, self._header = api, key, header
         super().__init__(reader, records)
 
     def _survey(self) -> Conversation:
         records = iter(self._records())
         first = list(itertools.islice(records, templates.FIRST))
-        beginning = templates.Beginning(first)
+        beginning = templates.Beginning({**(self._header or {}), self._key: first} if self._key else first)
         beginning.read(self._reader.entries(itertools.chain(first, records)))
-        return beginning.kept(self._reader.about, self._api)
+        return beginning.kept(self._reader.about, self._api, lines=self._key is None)

@@ -23,16 +23,15 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, StopReason, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import count, fields_of, optional, reading
-from ..wire import FileFormat, Relations, Rows
+from ..wire import FileFormat, ListedSession, Relations, Rows, SessionStream
 from . import new_sessions
 from . import records as _records
+from .line_sessions import ReadAgain, Record, TemplateStream, TreeReader, read
 from .program_content import (
-    Branches,
     a_call,
     a_result,
     an_object_of,
     attachment_of,
-    conversation_of,
     inner,
     items,
     moment,
@@ -154,17 +153,47 @@ def _result(id: str, name: str, state: dict[str, Any]) -> list[Message]:
     return [result]
 
 
-def _is_compaction(at: int, messages: list[dict[str, Any]]) -> bool:
-    """Whether a message asks for a summary that was written: the conversation continues from it."""
-    if not any(part.get("type") == "compaction" for part in items(messages[at].get("parts"))):
-        return False
-    own = inner(messages[at], "info", "id")
-    return any(
-        inner(later, "info", "summary") is True
-        and inner(later, "info", "parentID") == own
-        and inner(later, "info", "error") is None
-        for later in messages[at + 1 :]
-    )
+class _Reader(TreeReader):
+    """Reads the messages of a session, whose `info` is given.
+
+    A message that asks for a summary begins the conversation anew if a summary was written behind it.
+    """
+
+    def __init__(self, info: dict[str, Any], messages: ReadAgain) -> None:
+        super().__init__()
+        self._info = info
+        self._summaries: dict[Any, int] = {}  # the message that asked -> the place of the last summary
+        for at, message in enumerate(messages()):
+            about = fields_of(message.get("info"))
+            if about.get("summary") is True and about.get("error") is None:
+                self._summaries[_name(about.get("parentID"))] = at
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        tree, info = self.tree, self._info
+        reverted = optional(inner(info, "revert", "messageID"))
+        taken_back: int | None = None
+        for at, message in enumerate(records):
+            about, parts = fields_of(message.get("info")), items(message.get("parts"))
+            if reverted is not None and about.get("id") == reverted and taken_back is None:
+                taken_back = len(tree.path)
+            if about.get("role") == "user":
+                is_compaction = any(part.get("type") == "compaction" for part in parts)
+                is_compaction = is_compaction and self._summaries.get(_name(about.get("id")), -1) > at
+                if about.get("summary") is True or is_compaction:
+                    tree.cut(0)
+                    taken_back = None if taken_back is None else 0
+                found = _asked(about, parts)
+            else:
+                found = _answered(about, parts) if about.get("role") == "assistant" else []
+            for one in found:
+                yield tree.add(one)
+        if taken_back is not None:
+            tree.cut(taken_back)
+        self.fields = {"title": info.get("title"), "usage": _tokens(info.get("tokens"))}
+
+
+def _name(id: Any) -> Any:
+    return id if isinstance(id, str | None) else repr(id)
 
 
 @reading(API)
@@ -173,28 +202,15 @@ def decode(data: Any) -> Conversation:
     document = an_object_of(data, API)
     if not isinstance(document.get("messages"), list):
         raise BadWire(API, "a session has `messages`", "$.messages")
-    info = fields_of(document.get("info"))
-    reverted = optional(inner(info, "revert", "messageID"))
     messages = items(document["messages"])
-    tree = Branches()
-    taken_back: int | None = None
-    for at, message in enumerate(messages):
-        about, parts = fields_of(message.get("info")), items(message.get("parts"))
-        if reverted is not None and about.get("id") == reverted and taken_back is None:
-            taken_back = len(tree.path)
-        if about.get("role") == "user":
-            if about.get("summary") is True or _is_compaction(at, messages):
-                tree.cut(0)
-                taken_back = None if taken_back is None else 0
-            found = _asked(about, parts)
-        else:
-            found = _answered(about, parts) if about.get("role") == "assistant" else []
-        for one in found:
-            tree.add(one)
-    if taken_back is not None:
-        tree.cut(taken_back)
-    total = _tokens(info.get("tokens"))
-    return keep(tree.placed(conversation_of((), title=info.get("title"), usage=total)), document, API)
+    return keep(read(_Reader(fields_of(document.get("info")), lambda: messages), messages), document, API)
+
+
+@reading(API)
+def listed(header: Record, messages: ReadAgain) -> SessionStream:
+    """An exported session, one entry at a time."""
+    reader = _Reader(fields_of(header.get("info")), messages)
+    return TemplateStream(reader, messages, API, "messages", header)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -372,5 +388,6 @@ FORMAT = FileFormat(
     database=database,
     write=lambda conversation: _pieces(conversation, new_sessions.facts_of(conversation))(conversation),
     relations=relations,
+    listed=ListedSession("messages", listed),
     rows=Rows(key="messages", encoder=_pieces),
 )

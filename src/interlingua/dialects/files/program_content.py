@@ -9,8 +9,6 @@ is left out, and what is of the wrong type is not read. Formats that use them re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
 from ...values.messages import (
@@ -289,45 +287,3 @@ def openai_tools(value: Any) -> tuple[ToolSpec, ...] | None:
             schema = first(function, "parameters", "input_schema", "inputSchema")
             found.append(ToolSpec(name=name, description=optional(function.get("description")), input_schema=schema))
     return tuple(found) or None
-
-
-class Branches:
-    """Entries of a log that can take entries back: those stay in the tree, off the path."""
-
-    def __init__(self) -> None:
-        self._messages: list[Message] = []
-        self._parents: list[int | None] = []
-        self.path: list[int] = []  # places of the messages that count, in order
-        self._is_line = True
-
-    def __getitem__(self, at: int) -> Message:
-        return self._messages[at]
-
-    def add(self, message: Message) -> int:
-        """Puts a message at the end of the path."""
-        at = len(self._messages)
-        self._parents.append(self.path[-1] if self.path else None)
-        self._messages.append(message)
-        self.path.append(at)
-        return at
-
-    def replace(self, at: int, message: Message) -> None:
-        """Replaces a message by its longer version."""
-        self._messages[at] = message
-
-    def cut(self, number: int) -> None:
-        """Takes back all but the first messages of the path."""
-        if number < len(self.path):
-            del self.path[number:]
-            self._is_line = False
-
-    def placed(self, conversation: Conversation) -> Conversation:
-        """The conversation with the entries and, where something was taken back, ids, parents and head."""
-        if self._is_line:
-            return replace(conversation, entries=tuple(Entry(message=message) for message in self._messages))
-        entries = tuple(
-            Entry(message=message, id=f"m{at}", parent_id=None if parent is None else f"m{parent}")
-            for at, (message, parent) in enumerate(zip(self._messages, self._parents, strict=True))
-        )
-        head = f"m{self.path[-1]}" if self.path and self.path[-1] != len(entries) - 1 else None
-        return replace(conversation, entries=entries, head=head)

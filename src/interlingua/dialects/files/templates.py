@@ -109,21 +109,26 @@ def beginning(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _begun(kept: Any) -> Any:
-    body = kept[FILE][0] if isinstance(kept, dict) and isinstance(kept.get(FILE), list) else None
-    return {**kept, FILE: [body[:FIRST]]} if isinstance(body, list) else kept
+    if not isinstance(kept, dict) or not isinstance(kept.get(FILE), list):
+        return kept
+    first = body = kept[FILE][0]
+    if isinstance(body, dict):
+        first = {key: value[:FIRST] if isinstance(value, list) else value for key, value in body.items()}
+    elif isinstance(body, list):
+        first = body[:FIRST]
+    return {**kept, FILE: [first]}
 
 
 class Beginning:
-    """The template of the first records of a file, whose entries are given one at a time."""
+    """The template of the beginning of a file, whose entries are given one at a time."""
 
-    def __init__(self, records: list[Any]) -> None:
-        self._records = records
+    def __init__(self, body: Any) -> None:
+        self._body = body
         self._ids, self._texts = set[int](), set[str]()
         self._objects: _Places = {}
         self._contents: _Places = {}
         self._count = 0
-        for record in records:
-            self._note(record)
+        self._note(body)
 
     def _note(self, value: Any) -> None:
         if isinstance(value, str):
@@ -146,11 +151,12 @@ class Beginning:
         for self._count, entry in enumerate(entries, 1):
             yield entry
 
-    def kept(self, about: Conversation, api: str) -> Conversation:
-        """The conversation with the beginning of its file, which is JSON lines."""
+    def kept(self, about: Conversation, api: str, *, lines: bool) -> Conversation:
+        """The conversation with the beginning of its file; `lines` if it is JSON lines."""
         objects, contents = _places(replace(about, entries=()))
-        body = _with_placeholders(self._records, self._objects | objects, self._contents | contents)
-        return with_residual(about, api, **{FILE: [body], COUNT: self._count, LINE: True})
+        body = _with_placeholders(self._body, self._objects | objects, self._contents | contents)
+        kept = {FILE: [body], COUNT: self._count, **({LINE: True} if lines else {})}
+        return with_residual(about, api, **_begun(kept))
 
 
 # --- holes -----------------------------------------------------------------------------------------------------------

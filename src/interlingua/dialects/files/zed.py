@@ -18,9 +18,10 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultMessage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
-from .program_content import Branches, a_call, a_result, content_of, conversation_of, inner, items, user
+from .line_sessions import ReadAgain, Record, TemplateStream, TreeReader, read
+from .program_content import a_call, a_result, content_of, inner, items, user
 from .reading import columns_of, plain_usage, read_json, values_at
 
 API = "zed"
@@ -97,7 +98,27 @@ def _old(message: dict[str, Any], model: str | None) -> list[Message]:
     return [*found, user(texts)] if texts or not found else found
 
 
-def _put(tree: Branches, message: Any, model: str | None) -> None:
+class _Reader(TreeReader):
+    """Reads the messages of a thread, which is given without them."""
+
+    def __init__(self, thread: dict[str, Any]) -> None:
+        super().__init__()
+        self._thread = thread
+
+    def messages(self, records: Iterable[Any]) -> Iterator[Message]:
+        thread = self._thread
+        model = optional(inner(thread, "model", "model"))
+        for message in records:
+            name, payload = _variant(message)
+            if name == "Compaction" and isinstance(inner(payload, "Summary"), str):
+                self.tree.cut(0)
+            yield from map(self.tree.add, _messages(message, model))
+        counts = fields_of(thread.get("cumulative_token_usage"))
+        usage = plain_usage(*(counts.get(key) for key in _COUNTS))
+        self.fields = {"title": thread.get("title", thread.get("summary")), "model": model, "usage": usage}
+
+
+def _messages(message: Any, model: str | None) -> list[Message]:
     name, payload = _variant(message)
     found: list[Message] = []
     if name == "User":
@@ -107,12 +128,10 @@ def _put(tree: Branches, message: Any, model: str | None) -> None:
             _blocks(inner(payload, "content")), items([*fields_of(inner(payload, "tool_results")).values()]), model
         )
     elif name == "Compaction" and isinstance(inner(payload, "Summary"), str):
-        tree.cut(0)
         found = [user(payload["Summary"], program=True)]
     elif isinstance(message, dict) and "role" in message:
         found = _old(message, model)
-    for one in found:
-        tree.add(one)
+    return found
 
 
 def _is_message(value: Any) -> bool:
@@ -136,13 +155,15 @@ def decode(data: Any) -> Conversation:
     body = body_of(data, API)
     if not _is_thread(body):
         raise BadWire(API, "expected a thread with a `title`, `updated_at` and `messages`")
-    model, tree = optional(inner(body, "model", "model")), Branches()
-    for message in body["messages"]:
-        _put(tree, message, model)
-    counts = fields_of(body.get("cumulative_token_usage"))
-    title = body.get("title", body.get("summary"))
-    about = conversation_of((), title=title, model=model, usage=plain_usage(*(counts.get(key) for key in _COUNTS)))
-    return templates.keep(tree.placed(about), body, API)
+    return templates.keep(read(_Reader(body), body["messages"]), body, API)
+
+
+@reading(API)
+def listed(header: Record, messages: ReadAgain) -> SessionStream:
+    """A thread, one entry at a time."""
+    if not _is_thread({**header, "messages": []}) or not all(map(_is_message, messages())):
+        raise BadWire(API, "expected a thread with a `title`, `updated_at` and `messages`")
+    return TemplateStream(_Reader(header), messages, API, "messages", header)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -182,4 +203,12 @@ def _unpacked(data: Any, id: Any) -> bytes:
     return found
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, database=database, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    database=database,
+    writable=False,
+    rank=20,
+    listed=ListedSession("messages", listed),
+)
