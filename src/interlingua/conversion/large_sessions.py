@@ -64,14 +64,16 @@ def is_large(source: Source, least: int | None = None) -> bool:
 
 def detect_large(source: Source) -> Detection | None:
     """The format of a session file, by its first lines or messages; None for a file that is no session."""
-    with contextlib.suppress(*DAMAGED, OSError, InterlinguaError):
+    with contextlib.suppress(*DAMAGED, OSError):
+        with open_binary(source) as stream:
+            is_lines = holds_lines(stream.read(HEAD))
+        listed = None if is_lines else ListedRecords.find(source, None)
+        if listed is not None:
+            return listed.detection
         with open_binary(source) as stream:
             found = detect(Lines(first_objects(stream)))
         form = FORMATS.get(found.dialect) if found is not None else None
-        if form is not None and form.lines:
-            return found
-        listed = ListedRecords.find(source, None)
-        return None if listed is None else listed.detection
+        return found if form is not None and form.lines else None
     return None
 
 
@@ -299,12 +301,15 @@ class ListedRecords:
         forms = [form for form in FORMATS.values() if form.listed is not None and dialect in (None, form.name)]
         keys = {form.listed.key for form in forms if form.listed is not None}
         at, key, header = 0, "", dict[str, Any]()
-        with open_binary(source) as stream:
-            if stream.peek(1)[:1] == b"[":  # type: ignore[attr-defined]
-                first = list(itertools.islice(parts(stream, Splitter()), 2))
-            else:
-                at, key, header, first = object_around(stream, keys)
-        values = list(map(jsontext.read, first))
+        try:
+            with open_binary(source) as stream:
+                if stream.peek(1)[:1] == b"[":  # type: ignore[attr-defined]
+                    first = list(itertools.islice(parts(stream, Splitter()), 2))
+                else:
+                    at, key, header, first = object_around(stream, keys)
+            values = list(map(jsontext.read, first))
+        except InterlinguaError:
+            return None
         name = Detection(dialect, "given") if dialect else detect({**header, key: values} if key else values)
         form = FORMATS.get(name.dialect) if name is not None else None
         if form is None or form.listed is None or form.listed.key != key or header.get(key):
