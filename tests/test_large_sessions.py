@@ -21,6 +21,7 @@ from interlingua.cli import convert as convert_module
 from interlingua.cli.convert import command as convert
 from interlingua.cli.formats import check_command
 from interlingua.cli.show import command as show
+from interlingua.cli.stats import command as stats
 from interlingua.conversion import large_sessions
 from interlingua.conversion.adapting import pieces
 from interlingua.conversion.checks import check, check_large
@@ -412,6 +413,14 @@ MADE = {
     "gemini-cli-plain": [GEMINI[at] for at in (0, 1, 4, 3)],
     "gemini-cli-rewound": [*GEMINI, {"$rewindTo": "u1"}],
 }
+
+
+# Of the formats that are kept as templates, a command reads all in the same way.
+TEMPLATES = sorted(
+    {name for name in STREAMED if FORMATS[name].copy is None} - {"transcript", "openclaw", "gemini-cli", "qwen-code"}
+)
+COMMANDED = [name for name in (*NAMES, *MADE) if not name.startswith(tuple(TEMPLATES))]
+commanded = pytest.mark.parametrize("path", COMMANDED, indirect=True)
 
 
 @pytest.fixture(params=[*NAMES, *MADE])
@@ -966,6 +975,7 @@ def outcome(result: Result) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+@commanded
 @pytest.mark.parametrize("options", [[], ["--all"], ["--full", "--thinking"], ["--json"]], ids=" ".join)
 def test_show_prints_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
     """Also the numbers of what it leaves out."""
@@ -974,6 +984,24 @@ def test_show_prints_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, optio
     assert streamed == whole
 
 
+@pytest.mark.parametrize("source", [*FILES, *DOCUMENTS, *MADE], ids=lambda source: str(source)[-40:])
+def test_stats_counts_the_same(source: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages, tools, usage and cost; without the lines of a program's own kinds, which are not read line by line."""
+    path = source if isinstance(source, Path) else tmp_path / f"{source}.jsonl"
+    if not isinstance(source, Path):
+        path.write_bytes(lines_of(MADE[source]))
+
+    def count() -> Any:
+        result = CliRunner().invoke(stats, [str(path), "--json"])
+        found = json.loads(result.stdout) if result.exit_code == 0 else {"messages": {}, "failure": result.output}
+        spoken = {role: n for role, n in found["messages"].items() if role in ("user", "assistant", "toolResult")}
+        return {**found, "messages": spoken}
+
+    streamed, whole = both(monkeypatch, count)
+    assert streamed == whole
+
+
+@commanded
 @pytest.mark.parametrize(
     "options", [[], ["--json"], *(["--for", name] for name in (*sorted(WIRES), *trainers()))], ids=" ".join
 )
@@ -984,6 +1012,7 @@ def test_check_finds_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, optio
     assert streamed == whole and whole[1]
 
 
+@commanded
 @pytest.mark.parametrize("target", ["transcript", "interlingua"])
 @pytest.mark.parametrize("options", [[], ["-m", "openai/gpt-x"], ["--strict"]], ids=" ".join)
 def test_convert_writes_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], target: str) -> None:
@@ -994,6 +1023,7 @@ def test_convert_writes_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, op
     assert streamed == whole and whole[1]
 
 
+@commanded
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("options", [[], ["-m", "openai/gpt-x"], ["--strict"]], ids=" ".join)
 def test_convert_writes_the_same_session_of_another_program(
@@ -1305,6 +1335,81 @@ def test_memory_does_not_grow_with_the_file(
         sizes.append(path.stat().st_size)
     limit = peaks[1] + 0.3 * (sizes[2] - sizes[1])
     # Twice: Python sometimes builds its table of interned strings anew, which is some megabytes in a long test run.
+    assert peaks[2] < limit or _peak(command, given, path) < limit
+
+
+def _long_qwen(at: int) -> Iterator[Any]:
+    yield _qwen(f"u{at}", f"t{at - 1}" if at else None, "user", message={"parts": [{"text": "Look"}]})
+    call = {"functionCall": {"id": f"c{at}", "name": "read", "args": {}}}
+    yield _qwen(f"a{at}", f"u{at}", "assistant", model="m", message={"parts": [call]})
+    response = {"functionResponse": {"id": f"c{at}", "response": {"output": LONG}}}
+    yield _qwen(f"t{at}", f"a{at}", "tool_result", message={"parts": [response]})
+
+
+def _long_copilot(at: int) -> Iterator[Any]:
+    yield _event(f"u{at}", "user.message", content="Look")
+    yield _asks(f"a{at}", f"c{at}")
+    yield _event(f"r{at}", "tool.execution_complete", toolCallId=f"c{at}", result={"content": LONG})
+
+
+def _long_kimi(at: int) -> Iterator[Any]:
+    yield _say("user", "Look", origin={"kind": "user"})
+    yield _loop("step.begin", f"s{at}")
+    yield _loop("tool.call", f"s{at}", toolCallId=f"c{at}", name="Read", args={})
+    yield _loop("tool.result", toolCallId=f"c{at}", result={"output": LONG})
+    yield _loop("step.end", f"s{at}", usage={"inputOther": 1, "output": 2})
+
+
+def _long_log(at: int) -> Iterator[Any]:
+    if not at:
+        yield {"kind": 0, "v": {"sessionId": "s", "requests": []}}
+    yield {"kind": 2, "k": ["requests"], "v": [{"message": {"text": "Look"}, "response": []}]}
+    yield {"kind": 2, "k": ["requests", at, "response"], "v": [{"value": LONG}]}
+
+
+def _long_opencode(at: int) -> Iterator[Any]:
+    yield {"info": {"id": f"u{at}", "role": "user"}, "parts": [{"type": "text", "text": "Look"}]}
+    state = {"status": "completed", "input": {}, "output": LONG}
+    call = {"type": "tool", "callID": f"c{at}", "tool": "read", "state": state}
+    yield {"info": {"id": f"a{at}", "role": "assistant", "modelID": "m"}, "parts": [call]}
+
+
+def _long_cline(at: int) -> Iterator[Any]:
+    yield {"role": "user", "content": [{"type": "text", "text": "Look"}], "ts": at}
+    yield {"role": "assistant", "content": [{"type": "text", "text": LONG}], "ts": at}
+
+
+# By format: how it is written, and what is around a list in a document.
+LONG_OTHERS: dict[str, tuple[Callable[[int], Iterator[Any]], Any]] = {
+    "qwen-code": (_long_qwen, None),
+    "copilot-cli": (_long_copilot, None),
+    "kimi": (_long_kimi, None),
+    "copilot-chat": (_long_log, None),
+    "opencode": (_long_opencode, {"info": {"id": "s"}, "messages": []}),
+    "cline": (_long_cline, []),
+}
+
+
+@pytest.mark.parametrize("way", ["stats", "check", "convert -t openai-completions", "itself"])
+@pytest.mark.parametrize("name", LONG_OTHERS)
+def test_nor_does_that_of_files_that_are_kept_as_templates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, way: str
+) -> None:
+    """A template is as large as its file; of one that is not changed, the lines are copied."""
+    monkeypatch.setattr(large_sessions, "LARGE", 1)
+    command, given = {"itself": (convert, ["-t", name, "-j", "1"]), "stats": (stats, [])}.get(way) or WAYS[way]
+    write, around = LONG_OTHERS[name]
+    peaks, sizes = [], []
+    for turns in (10, 40, 100):
+        path = tmp_path / (f"{turns}.jsonl" if around is None else f"{turns}.json")
+        records = [record for at in range(turns) for record in write(at)]
+        if around is None:
+            path.write_bytes(lines_of(records))
+        else:
+            path.write_text(json.dumps({**around, "messages": records} if around else records))
+        peaks.append(_peak(command, given, path))
+        sizes.append(path.stat().st_size)
+    limit = peaks[1] + 0.3 * (sizes[2] - sizes[1])
     assert peaks[2] < limit or _peak(command, given, path) < limit
 
 

@@ -44,6 +44,11 @@ def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, 
                     totals.add_messages(messages, list_price)
                     sizes.extend(() if size is None else (size,))
                     continue
+                session = open_large(source, origin, problems, advance=advance) if is_streamed else None
+                if session is not None:
+                    totals.add_conversation(session.about, list_price, session.entries())
+                    sizes.extend(() if size is None else (size,))
+                    continue
             for document in sources.documents(source, origin, problems, advance=advance):
                 try:
                     conversation = conversion.decode(document.data, origin or document.dialect)

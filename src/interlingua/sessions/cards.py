@@ -20,9 +20,9 @@ from ..values.messages import (
     blocks_of,
     model_of,
 )
-from ..values.request import Conversation, is_aside
+from ..values.request import Conversation, Entry, is_aside
 from .session import Line, Session
-from .spending import Price, Used, used_by, used_in
+from .spending import Price, Used, unattributed, used_by
 
 TOKENS = ("input", "cache_read", "cache_write", "output", "reasoning", "total_tokens")
 
@@ -44,19 +44,26 @@ class Totals:
         self.models: dict[str, Totals] = {}
         self._used: dict[bytes, Used] = {}
 
-    def add_conversation(self, conversation: Conversation, price: Price | None = None) -> None:
+    def add_conversation(
+        self, conversation: Conversation, price: Price | None = None, entries: Iterable[Entry] | None = None
+    ) -> None:
         """Counts a conversation as the archive does: the usage of each response once, even if copies were added.
 
-        `price` returns the cost of responses that state none.
+        `price` returns the cost of responses that state none. `entries` are given if the conversation is without them.
         """
         self.conversations += 1
-        for entry in conversation.entries:
+        found: list[Used] = []
+        last: AssistantMessage | None = None
+        for entry in conversation.entries if entries is None else entries:
             if not is_aside(entry):
                 self._count(entry.message)
+                found += used_by(entry.message)
                 if isinstance(entry.message, AssistantMessage):
+                    last = entry.message
                     for model in self._of(entry.message.model):
                         model._count(entry.message)
-        for one in used_in(conversation):
+        rest = unattributed(conversation, found, last)
+        for one in found if rest is None else (*found, rest):
             self._spend_once(one, price)
 
     def add_messages(self, messages: Iterable[LineMessage], price: Price | None = None) -> None:

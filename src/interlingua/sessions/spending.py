@@ -58,12 +58,13 @@ def answer_key(id: str | None, at: int | None, model: str | None, numbers: tuple
 def used_in(conversation: Conversation) -> list[Used]:
     """Returns the usage of all responses, and what the file's own total states beyond them."""
     found = [one for entry in conversation.entries if not is_aside(entry) for one in used_by(entry.message)]
-    rest = _unattributed(conversation, found)
+    answers = (e.message for e in reversed(conversation.entries) if isinstance(e.message, AssistantMessage))
+    rest = unattributed(conversation, found, next(answers, None))
     return found if rest is None else [*found, rest]
 
 
-def _unattributed(conversation: Conversation, found: list[Used]) -> Used | None:
-    """Returns the difference between a stated total and the sum over the responses, as used at the end."""
+def unattributed(conversation: Conversation, found: list[Used], last: AssistantMessage | None) -> Used | None:
+    """Returns the difference between a stated total and the sum over the responses, as used by the last of them."""
     stated = conversation.usage
     if stated is None:
         return None
@@ -73,8 +74,7 @@ def _unattributed(conversation: Conversation, found: list[Used]) -> Used | None:
     cost = None if stated.cost is None else max(0.0, stated.cost.total - sum(one.cost or 0.0 for one in once))
     if not any(numbers) and not cost:
         return None
-    answers = [e.message for e in conversation.entries if isinstance(e.message, AssistantMessage)]
-    last = answers[-1] if answers else AssistantMessage(content="")
+    last = last or AssistantMessage(content="")
     model = last.model or (conversation.model.id if conversation.model is not None else None)
     key = answer_key(None, last.timestamp, model, tuple(numbers), "in all\0" + text_of(last.content))
     provider = last.provider or (conversation.model.provider if conversation.model is not None else None)

@@ -209,7 +209,14 @@ class _LineReader(BaseLineReader):
 
     def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
         self.title = _title(line) or self.title
-        return [(optional(line.get("uuid")) or "", message) for message in _compressed(line) or _messages(line)]
+        id = optional(line.get("uuid")) or ""
+        replaced = _compressed(line)
+        # Fragments of one answer have its id.
+        return [(id, m) for m in replaced] if replaced else [(id, _identified(m, id)) for m in _messages(line)]
+
+
+def _identified(message: Message, id: str) -> Message:
+    return replace(message, response_id=id or None) if isinstance(message, AssistantMessage) else message
 
 
 def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader:
