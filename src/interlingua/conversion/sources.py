@@ -370,9 +370,9 @@ def renamed(value: Any, columns: Mapping[str, str]) -> Any:
 
 def _too_large(limit: int) -> str:
     return (
-        f"larger than {limit >> 20} MB, and would be in memory as a whole; split it, convert it with a larger"
-        " --max-size, or to `transcript`, `claude-code` or `codex-cli`, or use `stats` or `archive`: these read session"
-        " files line by line"
+        f"larger than {limit >> 20} MB, and would be in memory as a whole; split it, or convert it with a larger"
+        " --max-size or to a wire, `claude-code` or `codex-cli`, for which sessions of most programs are read entry by"
+        " entry"
     )
 
 
