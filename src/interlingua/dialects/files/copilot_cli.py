@@ -6,6 +6,7 @@ What sub-agents did has a `parentToolCallId` and is a branch from the message th
 when the session ends (`session.shutdown`), by model; their input includes what came from the cache.
 """
 
+import itertools
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,10 +40,14 @@ FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 class _Survey:
-    """What an earlier pass finds: where the results of calls stand, and the events and calls that others name."""
+    """What an earlier pass finds: where the results of calls stand, and the events and calls that others name.
 
-    def __init__(self, lines: ReadAgain) -> None:
+    Of lines `in_memory`, it has the results themselves.
+    """
+
+    def __init__(self, lines: ReadAgain, *, in_memory: bool) -> None:
         ids = Ids()
+        self._results: dict[str, Record] | None = {} if in_memory else None
         self._places = IdNumbers(ids)  # call -> the place of its result: the last one
         self._asked = IdSet(ids)
         self._again = IdSet(ids)  # calls that stand in several events, or behind a result
@@ -53,16 +58,22 @@ class _Survey:
             agent = data.get("parentToolCallId")
             if isinstance(agent, str):
                 self.agents.add(agent)
-            if kind == ANSWER:
+            if kind == ANSWER and self._results is None:
                 for id in _requests(data):
                     (self._again if id in self._asked or id in self._places else self._asked).add(id)
             elif kind == RESULT and isinstance(call := data.get("toolCallId"), str):
-                self._places[call] = at
+                if self._results is None:
+                    self._places[call] = at
+                else:
+                    self._results[call] = line
             elif kind == REWIND and isinstance(event := data.get("upToEventId"), str):
                 self.rewinds.add(event)
 
     def with_results(self, lines: Iterable[Record]) -> Iterator[tuple[Record, dict[str, Record]]]:
         """Yields each event with the results of its calls, by the call; the events before a result wait for it."""
+        if self._results is not None:
+            yield from zip(lines, itertools.repeat(self._results))
+            return
         waiting, found = deque[Record](), dict[str, Record]()
         numbered = self._noted(enumerate(lines), found)
         last = -1  # the place of the last event that was read
@@ -273,7 +284,7 @@ EVENTS = ("session", "system", "user", "assistant", "tool", "subagent", "hook", 
 def decode(data: Any) -> Conversation:
     """The events of one session."""
     lines = lines_of(data, API)
-    return templates.keep(read(_reader(lambda: lines), lines), lines, API, lines=True)
+    return templates.keep(read(_reader(lambda: lines, in_memory=True), lines), lines, API, lines=True)
 
 
 @reading(API)
@@ -282,10 +293,10 @@ def stream(lines: ReadAgain) -> SessionStream:
     return TemplateStream(_reader(lines), lines, API)
 
 
-def _reader(lines: ReadAgain) -> Reader:
+def _reader(lines: ReadAgain, *, in_memory: bool = False) -> Reader:
     if not any(map(_is_event, lines())):
         raise BadWire(API, "expected events of a `type`, its `data` and a `timestamp`")
-    return _Reader(_Survey(lines))
+    return _Reader(_Survey(lines, in_memory=in_memory))
 
 
 def encode(conversation: Conversation) -> Encoded:
