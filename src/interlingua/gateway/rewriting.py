@@ -249,7 +249,7 @@ def valid_text(data: bytes) -> bytes:
 
 def without_repeats(data: bytes, content_type: str, name: bytes, seen: set[bytes]) -> bytes:
     """Returns frames without repeated events of this name, byte for byte."""
-    borders = [one for one in _BORDERS if one in data] if content_type == SSE else [b"\n"]
+    borders = _borders(data) if content_type == SSE else (b"\n",)
     typed = b'"type":"%s"' % name
     kept: list[bytes] = []
     done = at = 0
@@ -282,7 +282,7 @@ class Cutter:
         if data.endswith(b"\n\n") and self._kind == SSE:
             end = len(data)
         elif self._kind == SSE:
-            end = max(data.rfind(border) + len(border) if border in data else 0 for border in _BORDERS)
+            end = max(data.rfind(border) + len(border) if border in data else 0 for border in _borders(data))
         else:
             end = _aws_end(data) if self._kind == AWS else data.rfind(b"\n") + 1
         self._rest = data[end:]
@@ -295,6 +295,11 @@ class Cutter:
 
 
 _BORDERS = (b"\n\n", b"\r\n\r\n", b"\r\r")  # of events (html.spec.whatwg.org, 9.2.5)
+
+
+def _borders(data: bytes) -> tuple[bytes, ...]:
+    """The borders of events that may be in a piece of a stream."""
+    return _BORDERS if b"\r" in data else _BORDERS[:1]
 
 
 def _aws_end(data: bytes) -> int:
