@@ -89,11 +89,14 @@ class Renaming:
             end = at + len(self.key)
             if at < 0:
                 return text
-            # The usual document: the key is in it once, and nothing but the document is open there.
-            opened = text.count(b"{", 0, at) - text.count(b"{}", 0, at)
-            if text.find(self.key, end) < 0 and opened == 1 and text[at - 1 : at] != b"\\":
+            if text.find(self.key, end) < 0 and text[at - 1 : at] != b"\\":
                 value = _VALUE.match(text, end)
-                return text if value is None else text[: value.start(1)] + self.name + text[value.end(1) :]
+                if value is None:
+                    return text
+                # The usual document: nothing but the document is open before the key, or closed after it.
+                opened = text.count(b"{", 0, at) - text.count(b"{}", 0, at)
+                if opened == 1 or text.count(b"}", value.end()) == 1:
+                    return text[: value.start(1)] + self.name + text[value.end(1) :]
         return self._replaced(text, b"")
 
     def frames(self, text: bytes, border: bytes) -> bytes:

@@ -1027,10 +1027,10 @@ class Gateway:
                 self._cost(model, used, answer if used is usage else None, tier)
                 for (model, used), tier in zip(charged, tiers, strict=True)
             ]
-            if costs[-1] is None and isinstance(response, Deferred) and response.model != charged[-1][0].id:
-                costs[-1] = self._cost(
-                    *charged[-1], exchange.answer, tiers[-1]
-                )  # the price of the model that a router chose
+            named = response.model if isinstance(response, Deferred) else None
+            if costs[-1] is None and named not in (None, charged[-1][0].id):
+                # A router's own name has no price; the model that it chose has.
+                costs[-1] = self._cost(*charged[-1], exchange.answer, tiers[-1])
         except InterlinguaError:  # a broken price list must not cost the answer
             return
         exchange.cost = None if None in costs else math.fsum(cost for cost in costs if cost is not None)
