@@ -415,7 +415,9 @@ _LARGE = 200  # messages; a request of this size takes about a millisecond to en
 def is_quick(request: Request) -> bool:
     """Whether a request is adapted and encoded on the event loop: few messages, and no image to resize."""
     contents = [getattr(message, "content", None) for message in request.context.messages]
-    return len(contents) < _LARGE and not any(type(one) is tuple and ImageBlock in map(type, one) for one in contents)
+    if len(contents) >= _LARGE:
+        return False
+    return not any(type(content) is tuple and ImageBlock in map(type, content) for content in contents)
 
 
 class _Joined(Sequence[Any]):

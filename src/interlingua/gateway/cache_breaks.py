@@ -73,7 +73,8 @@ class SentPrompts:
         name = (key, model, session or _beginning(request))
         size, known = self._pop(name)
         prompt, found = _Prompt(body), None
-        if known and any(type(message) is AssistantMessage for message in request.context.messages):
+        messages = request.context.messages
+        if known and len(messages) > 1 and any(type(message) is AssistantMessage for message in messages):
             if len(body) <= _LARGE:
                 found = _add(known, prompt, model)
             else:

@@ -80,11 +80,14 @@ class Renaming:
         self._paths = [[None, *map(jsontext.write, path[:-1])] for path in paths]
         self._keys = sorted({jsontext.write(path[-1]) for path in paths})
         self.key = self._keys[0] if len(self._keys) == 1 and [None] in self._paths else None
+        self._done = tuple((self.key or b"") + colon + self.name for colon in (b":", b": "))
         forms = (_EARLY, _LATE) if self.key is not None and self._paths == [[None]] else ()
         self.usual = tuple(re.compile(form % re.escape(self.key or b"")) for form in forms)
 
     def __call__(self, text: bytes) -> bytes:
         if self.key is not None and text[:1] == b"{":
+            if text.count(self.key) == 1 and (self._done[0] in text or self._done[1] in text):
+                return text  # the name is there already
             at = text.find(self.key)
             end = at + len(self.key)
             if at < 0:

@@ -15,7 +15,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
 from aiohttp import web
@@ -104,6 +104,7 @@ class Gateway:
         self.settings = settings
         self.gate = gate
         self.observers = list(observers)
+        self._found = _Hooks.of(self.observers)
         self.routes: dict[tuple[str, str], Handler] = {}  # further paths: metrics, health
         self._own_transport = None if transport is not None else HttpTransport(remembers_proxies=True)
         self._transport: Transport = transport or self._own_transport or HttpTransport()
@@ -906,13 +907,13 @@ class Gateway:
     def _before_end(self, exchange: Exchange) -> None:
         """Counts an exchange and notifies the observers that must know it before the client has the end."""
         self._count(exchange)
-        for observer in self.observers:
-            before_end = getattr(observer, "before_end", None)
-            if before_end is not None:
-                try:
-                    before_end(exchange)
-                except Exception as error:
-                    log_defect(f"an observer failed for {exchange.id}", error)
+        _call_each(self._hooks().before_end, exchange)
+
+    def _hooks(self) -> "_Hooks":
+        """The functions of the observers, found again where these have changed."""
+        if self._found.observers != self.observers:
+            self._found = _Hooks.of(self.observers)
+        return self._found
 
     def _count(self, exchange: Exchange) -> None:
         exchange.finished = time.time()
@@ -942,17 +943,9 @@ class Gateway:
 
     def _note(self, exchange: Exchange) -> bool:
         """Notifies the synchronous observers; returns whether there are others."""
-        is_all = True
-        for observer in self.observers:
-            note = getattr(observer, "note", None)
-            if note is None:
-                is_all = False
-                continue
-            try:
-                note(exchange)
-            except Exception as error:
-                log_defect(f"an observer failed for {exchange.id}", error)
-        return not is_all
+        hooks = self._hooks()
+        _call_each(hooks.note, exchange)
+        return len(hooks.note) < len(hooks.observers)
 
     async def _write_ended(self) -> None:
         """Settles the reservation and notifies the observers. A failing observer loses only its own record."""
@@ -970,8 +963,8 @@ class Gateway:
 
     def _is_behind(self) -> bool:
         """Whether too many ended exchanges are unsettled."""
-        for observer in self.observers:
-            if getattr(observer, "backlog", 0) > _BACKLOG:
+        for observer in self._hooks().writing:
+            if observer.backlog > _BACKLOG:
                 return True
         return len(self._ended) > _BACKLOG
 
@@ -1011,7 +1004,7 @@ class Gateway:
             counted = estimated_usage(answer, request, sum(one.usage.output for one in exchange.earlier))
             exchange.is_estimated = counted is not usage
             usage = counted
-        charged = [*exchange.discarded, *((one.model, one.usage) for one in exchange.earlier)]
+        charged = [*exchange.discarded, *[(one.model, one.usage) for one in exchange.earlier]]
         exchange.is_estimated = exchange.is_estimated or bool(charged)
         if usage is not None and exchange.model is not None:
             charged.append((exchange.model, usage))
@@ -1022,27 +1015,50 @@ class Gateway:
         for _, used in charged[:-1]:
             exchange.usage = _sum(exchange.usage, used)
         try:
-            tiers = [requested_tier(model, request) if request is not None else None for model, _ in charged]
-            costs = [
-                self._cost(model, used, answer if used is usage else None, tier)
-                for (model, used), tier in zip(charged, tiers, strict=True)
-            ]
+            costs = [self._cost(model, used, answer if used is usage else None, request) for model, used in charged]
             named = response.model if isinstance(response, Deferred) else None
             if costs[-1] is None and named not in (None, charged[-1][0].id):
                 # A router's own name has no price; the model that it chose has.
-                costs[-1] = self._cost(*charged[-1], exchange.answer, tiers[-1])
+                costs[-1] = self._cost(*charged[-1], exchange.answer, request)
         except InterlinguaError:  # a broken price list must not cost the answer
             return
-        exchange.cost = None if None in costs else math.fsum(cost for cost in costs if cost is not None)
+        exchange.cost = None if None in costs else math.fsum([cost for cost in costs if cost is not None])
 
     def _cost(
-        self, model: ModelDescriptor, used: Usage, answer: AssistantMessage | None, tier: str | None
+        self, model: ModelDescriptor, used: Usage, answer: AssistantMessage | None, request: Request | None
     ) -> float | None:
         """Returns dollars: as the provider reports them, else by the price list and the service tier."""
         if self._router.catalogue is None:
             return None
+        tier = requested_tier(model, request) if request is not None else None
         cost = self._router.catalogue.charged(used, model, answer, tier)
         return None if cost is None else cost.total
+
+
+class _Hooks(NamedTuple):
+    """What observers have beside `observe`: functions that wait for nothing, and those that write later."""
+
+    observers: list[Observer]
+    before_end: tuple[Callable[[Exchange], None], ...]
+    note: tuple[Callable[[Exchange], None], ...]
+    writing: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, observers: Sequence[Observer]) -> Self:
+        def found(name: str) -> tuple[Any, ...]:
+            return tuple(getattr(one, name) for one in observers if getattr(one, name, None) is not None)
+
+        writing = tuple(one for one in observers if hasattr(one, "backlog"))
+        return cls([*observers], found("before_end"), found("note"), writing)
+
+
+def _call_each(functions: Sequence[Callable[[Exchange], None]], exchange: Exchange) -> None:
+    """Calls functions of observers. A failing one loses only its own record."""
+    for function in functions:
+        try:
+            function(exchange)
+        except Exception as error:
+            log_defect(f"an observer failed for {exchange.id}", error)
 
 
 def _sum(usage: Usage, other: Usage) -> Usage:

@@ -62,7 +62,8 @@ def taken(context: Context) -> int:
 
 
 def _beside_messages(context: Context) -> int:
-    return _tokens(len(context.system_prompt)) + sum(map(_described, context.tools or ()))
+    system = _tokens(len(context.system_prompt)) if context.system else 0
+    return system + sum(map(_described, context.tools)) if context.tools else system
 
 
 class Taken:
