@@ -1,5 +1,6 @@
 """Servers in a thread of their own, for callers with and without an event loop."""
 
+import abc
 import asyncio
 import threading
 from collections.abc import Coroutine
@@ -65,7 +66,7 @@ async def _cancel_the_rest() -> None:
     await asyncio.get_running_loop().shutdown_asyncgens()
 
 
-class ThreadedServer:
+class ThreadedServer(abc.ABC):
     """A server that runs from `start` to `stop`, or within `with` or `async with`."""
 
     def __init__(self, name: str) -> None:
@@ -93,8 +94,8 @@ class ThreadedServer:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.stop)
 
-    async def _open(self) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    async def _open(self) -> None: ...
 
-    async def _close(self) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    async def _close(self) -> None: ...
