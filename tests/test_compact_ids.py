@@ -33,26 +33,27 @@ def test_ids_are_numbered_in_the_order_of_their_first_use(texts: list[str]) -> N
 def test_a_set_contains_what_was_added(changes: list[tuple[bool, str]], asked: list[str | None]) -> None:
     ids = Ids()
     expected: set[str | None] = set()
-    actual, other = IdSet(ids), IdSet(ids)
+    actual, other, alone = IdSet(ids), IdSet(ids), IdSet()
     for adds, text in changes:
-        (expected.add if adds else expected.discard)(text)
-        (actual.add if adds else actual.discard)(text)
+        for one in (expected, actual, alone):
+            (one.add if adds else one.discard)(text)
     for text in [*asked, *(text for _, text in changes)]:
-        assert (text in expected, False) == (text in actual, text in other)
+        assert (text in expected, text in expected, False) == (text in actual, text in alone, text in other)
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS, st.none() | st.integers(0, 2**30))), st.lists(TEXTS))
 def test_maps_return_what_was_set(pairs: list[tuple[str, str, int | None]], asked: list[str]) -> None:
     ids = Ids()
-    texts, numbers = IdMap(ids), IdNumbers(ids)
+    texts, alone, numbers = IdMap(ids), IdMap(), IdNumbers(ids)
     expected_texts, expected_numbers = dict[str, str](), dict[str, int | None]()
     for key, text, number in pairs:
-        texts[key] = expected_texts[key] = text
+        texts[key] = alone[key] = expected_texts[key] = text
         numbers[key] = expected_numbers[key] = number
     for key in [*asked, *expected_texts]:
-        assert (key in texts, texts.get(key)) == (key in expected_texts, expected_texts.get(key))
+        for one in (texts, alone):
+            assert (key in one, one.get(key)) == (key in expected_texts, expected_texts.get(key))
         assert (key in numbers, numbers.get(key, 5)) == (key in expected_numbers, expected_numbers.get(key, 5))
-    assert texts.get(None) is numbers.get(None) is None
+    assert texts.get(None) is alone.get(None) is numbers.get(None) is None
     assert expected_numbers == {key: numbers[key] for key in expected_numbers}
 
 

@@ -61,9 +61,7 @@ def test_the_one_field_of_a_block_and_the_messages_of_a_context_may_be_given_by_
 
 def test_decoding_does_not_pay_for_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """The decoder makes messages itself; whatever it reads has the right type already."""
-    monkeypatch.setattr(
-        "interlingua.values.messages._checked_content", lambda *_: pytest.fail("checked while decoding")
-    )
+    monkeypatch.setattr("interlingua.values.messages.checked_content", lambda *_: pytest.fail("checked while decoding"))
     raw = b'{"role":"user","content":[{"type":"text","text":"x"}]}'
     assert (TEXT,) == Decoder(il.UserMessage).decode(raw).content
 

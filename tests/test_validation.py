@@ -12,6 +12,7 @@ from msgspec.structs import replace
 import interlingua as il
 import strategies
 from interlingua.testing import Server
+from interlingua.values.canonical import check_context, check_messages
 from interlingua.values.messages import (
     AssistantMessage,
     CustomMessage,
@@ -24,7 +25,6 @@ from interlingua.values.messages import (
     UserMessage,
 )
 from interlingua.values.request import Context
-from interlingua.values.validation import check_context, check_messages
 
 CALL = ToolCall(id="c1", name="f", arguments={})
 HI = UserMessage(content="hi")

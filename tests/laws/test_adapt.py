@@ -14,7 +14,7 @@ from interlingua.conversion.adapting.adapter import PASSES, Adapted, adapt
 from interlingua.conversion.adapting.work import NO_RESULT, SYNTHETIC, Work
 from interlingua.dialects import dialect
 from interlingua.dialects.foreign_blocks import meant
-from interlingua.dialects.targets import limits_of
+from interlingua.dialects.registry import limits_of
 from interlingua.values.canonical import dump
 from interlingua.values.messages import AssistantMessage, TextBlock, ToolResultMessage
 from interlingua.values.request import ModelDescriptor, Request

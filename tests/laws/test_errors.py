@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.dialects import Dialect, dialect
+from interlingua.dialects import WIRES, Dialect, dialect
+from interlingua.dialects.provider_errors import provider_error
 from interlingua.values.errors import (
     Aborted,
     AuthFailed,
@@ -53,6 +54,32 @@ def test_an_error_keeps_its_kind(name: str, status: int) -> None:
     wire = dialect(name)
     status_code, body = wire.encode_error(KINDS[status]("no", status=status))
     assert isinstance(wire.decode_error(status_code, through_json(body)), KINDS[status])
+
+
+@every_dialect
+@pytest.mark.parametrize("status", [402, 405, 409, 410, 413, 415, 422, 431])
+def test_a_fault_of_the_client_is_not_named_as_one_of_the_server(name: str, status: int) -> None:
+    """
+    Clients retry by the name of an error: `server_error`, `InternalServerException`.
+    """
+    wire = dialect(name)
+    refused, broken = (wire.encode_error(ProviderError("no", status=one))[1] for one in (status, 500))
+    bad = wire.encode_error(ProviderError("no", status=400))[1]
+    assert bad == broken or refused != broken  # some wires name nothing
+
+
+@every_dialect
+@pytest.mark.parametrize("body", [{}, {"other": 1}])
+def test_an_object_that_is_neither_an_answer_nor_an_error_is_named_as_such(name: str, body: dict[str, int]) -> None:
+    """
+    It is no error of the provider with an empty text, nor "HTTP 0".
+    """
+    try:
+        answer = dialect(name).decode_response(body)
+    except BadWire as error:
+        assert name in str(error) or WIRES[name].base in str(error)
+    else:
+        assert "error" == answer.stop_reason and not answer.content
 
 
 @every_dialect
@@ -173,3 +200,25 @@ def test_an_error_event_keeps_the_kind_that_its_code_tells(name: str, code: str,
         assert type(decoder.failure) is word
         own = {"anthropic-messages": "_error", "openai-completions": "_", "bedrock-converse-stream": "Exception"}
         assert own.get(name, "") in (decoder.failure.code or "")
+
+
+@every_dialect
+@pytest.mark.parametrize("status", [204, 302, 308])
+def test_a_redirect_or_no_content_is_no_answer_and_has_a_remedy(name: str, status: int) -> None:
+    """
+    To a client of a gateway it is a bad answer of the provider's side.
+    """
+    wire = dialect(name)
+    failure = wire.decode_error(status, b"", {"Location": "https://elsewhere.example"})
+    assert f"HTTP {status}" in failure.message and "check the base URL" in failure.message
+    assert 502 == wire.encode_error(failure)[0]
+
+
+def test_a_long_quotation_does_not_hold_up_the_reader() -> None:
+    """
+    Providers quote what they refuse. A text that a search takes minutes for is read at its beginning and its end.
+    """
+    quoted = "input token count " * 60_000
+    assert BadRequest is type(provider_error(quoted, status=400))
+    assert ContextTooLong is type(provider_error(f"input token count 9 exceeds the maximum: {quoted}", status=400))
+    assert ContextTooLong is type(provider_error(f"{quoted}: the prompt is too long", status=400))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import interlingua as il
 from interlingua.conversion.resizing import look, sniff
-from interlingua.dialects.targets import limits_of
+from interlingua.dialects.registry import limits_of
 from interlingua.values.messages import (
     AssistantMessage,
     AudioBlock,

@@ -1,6 +1,7 @@
 """Odd text and odd numbers are decided once, and the same way in every place where JSON is read or written."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import interlingua as il
 from interlingua.conversion.adapting.adapter import adapt
 from interlingua.dialects import WIRES, dialect
 from interlingua.values import jsontext
@@ -273,3 +275,109 @@ def test_text_that_is_not_json_is_refused_with_the_reason_and_the_place(text: An
     with pytest.raises(FormatError) as caught:
         jsontext.read(text)
     assert caught.value.message == f"not JSON: {reason}"
+
+
+PAIRS = st.recursive(
+    st.sampled_from(["a", ":", 'b"c:', 2**70, 1.5, None]),
+    lambda part: st.lists(part, max_size=3) | st.lists(st.tuples(st.sampled_from("a:é"), part), max_size=3).map(tuple),
+    max_leaves=8,
+)
+
+
+def written(draw: Any, value: Any) -> str:
+    """JSON text in one of many spellings; a tuple is an object, whose keys may be equal."""
+    blank = draw(st.sampled_from(["", " ", "\n\t"]))
+    if isinstance(value, tuple):
+        pairs = (f"{written(draw, key)}{blank}:{written(draw, part)}" for key, part in value)
+        return f"{{{blank}{','.join(pairs)}{blank}}}"
+    if isinstance(value, list):
+        return f"[{','.join(written(draw, part) for part in value)}{blank}]"
+    text = json.dumps(value, ensure_ascii=draw(st.booleans()))
+    escaped = draw(st.sampled_from([":", "\\u003a", "\\u003A"]))
+    return text.replace(":", escaped)
+
+
+@given(PAIRS, st.data())
+def test_a_duplicate_key_is_refused_in_any_spelling_and_nothing_else_is(value: Any, data: st.DataObject) -> None:
+    """
+    Also where as many colons are escaped as the duplicates have.
+    """
+    text = written(data.draw, value).encode()
+    duplicates: list[str] = []
+
+    def collect(pairs: list[tuple[str, Any]]) -> None:
+        keys = [key for key, _ in pairs]
+        duplicates.extend(key for key in keys if keys.count(key) > 1)
+
+    json.loads(text, object_pairs_hook=collect)
+    if duplicates:
+        with pytest.raises(FormatError, match="duplicate key; send it once") as refused:
+            jsontext.refuse_duplicates(text, jsontext.read(text))
+        assert refused.value.path.endswith(tuple(f".{key}" for key in duplicates))
+    else:
+        jsontext.refuse_duplicates(text, jsontext.read(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (b'{"a":1,"a":1}', "$.a"),
+        (b'{"a":1,"\\u0061":2}', "$.a"),
+        (b'{"a":[{"b":{"c":1,"c":2}}]}', "$.a[0].b.c"),
+        (b'{"a":1,"b":{"c":1,"c":1},"a":{}}', "$.a"),
+        (b'{"a":1,"a":"\\u003a"}', "$.a"),
+        (b'{"a":18446744073709551616,"a":1%b}' % (b"0" * 400), "$.a"),
+        (b'{"a":"\\ud800","a":1}', "$.a"),
+    ],
+)
+def test_the_path_of_a_duplicate_key_is_named(text: bytes, path: str) -> None:
+    """
+    The outermost one: what is in a value that was replaced is not in the value that was read.
+    """
+    with pytest.raises(FormatError) as refused:
+        jsontext.refuse_duplicates(text, jsontext.read(text))
+    assert path == refused.value.path
+
+
+# Of one conversation in several layouts: where the text is that is no Unicode.
+LAYOUTS: dict[str, tuple[bytes, str, str]] = {
+    "body": (
+        b'{"model":"m","messages":[{"role":"user","content":"~"}]}',
+        "openai-completions",
+        "$.messages[0].content",
+    ),
+    "key": (
+        b'{"model":"m","messages":[{"role":"user","content":"a"}],"metadata":{"~":1}}',
+        "openai-completions",
+        "$.metadata",
+    ),
+    "lines": (
+        b'{"role":"user","content":"a"}\n{"role":"assistant","content":[{"type":"text","text":"~"}]}\n',
+        "openclaw",
+        "$[1].content[0].text",
+    ),
+}
+SPELLINGS = {"escape": b"\\ud83d", "second half": b"x\\uDE00", "raw": b"\xed\xa0\xbd", "byte": b"\xff"}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_is_no_unicode_is_told_when_it_is_read(layout: str, spelling: str) -> None:
+    """
+    `decode` and `read` name the place among the problems, `convert` among the losses; strict mode refuses it.
+    """
+    text, name, path = LAYOUTS[layout]
+    broken, whole = text.replace(b"~", SPELLINGS[spelling]), text.replace(b"~", b"\\ud83d\\ude00\\ufffd")
+    message = f"characters that are no Unicode: read as U+FFFD (at {path})"
+    assert [message] == [problem.message for problem in il.decode(broken, name).problems]
+    assert [message] == [problem.message for (one,) in [il.read(broken, name)] for problem in one.problems]
+    losses = il.convert(broken, "google-generative-ai", name).losses
+    assert [(path, "text", "weakened")] == [loss[:2] + loss[3:] for loss in map(fields, losses) if "U+FFFD" in loss[2]]
+    with pytest.raises(il.Unsupported, match=re.escape(path)):
+        il.convert(broken, name, name, strict=True)
+    assert () == il.decode(whole, name).problems == next(il.read(whole, name)).problems
+    assert not [loss for loss in il.convert(whole, "google-generative-ai", name).losses if "U+FFFD" in loss.why]
+
+
+def fields(loss: il.Loss) -> tuple[str, str, str, str]:
+    return loss.path, loss.what, loss.why, loss.severity

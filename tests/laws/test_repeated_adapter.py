@@ -9,8 +9,8 @@ from hypothesis.strategies import SearchStrategy
 from msgspec.structs import replace
 
 from interlingua import AssistantMessage, Context, ModelDescriptor, Request, TextBlock, UserMessage, adapt
-from interlingua.conversion.adapting import repeated
-from interlingua.conversion.adapting.repeated import RepeatedAdapter
+from interlingua.conversion.adapting import adapter
+from interlingua.conversion.adapting.adapter import RepeatedAdapter
 from strategies import options
 
 TARGETS = (
@@ -65,7 +65,7 @@ def test_plain_requests_of_one_kind_are_adapted_once(monkeypatch: pytest.MonkeyP
         seen.append(request.context.messages[-1].content)  # type: ignore[arg-type]
         return adapt(request, *given, **options)
 
-    monkeypatch.setattr(repeated, "adapt", counted)
+    monkeypatch.setattr(adapter, "adapt", counted)
     again = RepeatedAdapter(TARGETS[1])
     for text in ("four", "two", "longer", "six six", "three"):
         again(Request(model=TARGETS[1], context=Context(messages=(UserMessage(content=text),))))

@@ -127,3 +127,21 @@ def test_the_usual_request_takes_the_short_way(api: str) -> None:
     with patch.object(found, name, lambda *given: decided.append(decide(*given)) or decided[-1]):
         assert wire.codec.decode_request(body, **given).options.max_tokens == 100
     assert decided and all(decided)
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_decoded_values_share_nothing_that_can_be_changed(api: str) -> None:
+    """A program that writes into the `extra` of one message changes no other."""
+    codec = il.wire(api).codec
+    question = il.Request(
+        model=il.ModelDescriptor(id="m"),
+        context=il.Context([il.UserMessage("Hi"), il.AssistantMessage("Yes?"), il.UserMessage("Go")]),
+    )
+    body = codec.encode_request(question).bytes()
+    answer = codec.encode_response(il.AssistantMessage("Yes", stop_reason="stop")).bytes()
+    values: list[Any] = []
+    for _ in range(2):
+        request = codec.decode_request(body)
+        values += (request.context, *request.context.messages, codec.decode_response(answer))
+    owned = {id(value.extra) for value in values}
+    assert len(values) == len(owned)

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Iterable
 from typing import overload
 
-_PLAIN = 1 << 16  # ids: so many are in a `dict`, which is faster
+_PLAIN = 1 << 16  # ids: so many are in a `dict` or a `set`, which is faster
 
 
 class Ids:
@@ -95,25 +95,43 @@ class Ids:
 class IdSet:
     """A set of strings. None may be asked for, and added in vain."""
 
-    __slots__ = ("_flags", "_ids")
+    __slots__ = ("_flags", "_ids", "_plain")
 
     def __init__(self, ids: Ids | None = None) -> None:
+        self._plain: set[str] | None = set() if ids is None else None
         self._ids = Ids() if ids is None else ids
         self._flags = bytearray()
 
     def __contains__(self, text: object) -> bool:
-        number = self._ids.find(text) if isinstance(text, str) else None
+        if not isinstance(text, str):
+            return False
+        if self._plain is not None:
+            return text in self._plain
+        number = self._ids.find(text)
         return number is not None and number < len(self._flags) and bool(self._flags[number])
 
     def add(self, text: str | None) -> None:
-        if text is not None:
-            number = self._ids.number(text)
-            if number >= len(self._flags):
-                self._flags.extend(bytes(len(self._ids) - len(self._flags)))
-            self._flags[number] = True
+        if text is None:
+            return
+        if self._plain is not None:
+            self._plain.add(text)
+            if len(self._plain) == _PLAIN:
+                self._pack(self._plain)
+            return
+        number = self._ids.number(text)
+        if number >= len(self._flags):
+            self._flags.extend(bytes(len(self._ids) - len(self._flags)))
+        self._flags[number] = True
+
+    def _pack(self, texts: set[str]) -> None:
+        self._plain = None
+        for text in texts:
+            self.add(text)
 
     def discard(self, text: str | None) -> None:
-        if text in self:
+        if self._plain is not None:
+            self._plain.discard(text)
+        elif text in self:
             self._flags[self._ids.number(str(text))] = False
 
 
@@ -153,16 +171,19 @@ class IdNumbers:
 class IdMap:
     """A map from strings to strings."""
 
-    __slots__ = ("_ids", "_numbers")
+    __slots__ = ("_ids", "_numbers", "_plain")
 
     def __init__(self, ids: Ids | None = None) -> None:
+        self._plain: dict[str, str] | None = {} if ids is None else None
         self._ids = Ids() if ids is None else ids
         self._numbers = IdNumbers(self._ids)
 
     def __contains__(self, text: object) -> bool:
-        return text in self._numbers
+        return text in self._numbers if self._plain is None else isinstance(text, str) and text in self._plain
 
     def __getitem__(self, text: str) -> str:
+        if self._plain is not None:
+            return self._plain[text]
         number = self._numbers[text]
         assert number is not None
         return self._ids.text(number)
@@ -172,11 +193,22 @@ class IdMap:
     @overload
     def get(self, text: str | None, default: None = None) -> str | None: ...
     def get(self, text: str | None, default: str | None = None) -> str | None:
+        if self._plain is not None:
+            return self._plain.get(text, default) if isinstance(text, str) else default
         number = self._numbers.get(text)
         return default if number is None else self._ids.text(number)
 
     def __setitem__(self, text: str, value: str) -> None:
+        if self._plain is not None:
+            self._plain[text] = value
+            if len(self._plain) == _PLAIN:
+                self._pack(self._plain)
+            return
         self._numbers[text] = self._ids.number(value)
+
+    def _pack(self, texts: dict[str, str]) -> None:
+        self._plain = None
+        self.update(texts.items())
 
     def setdefault(self, text: str, value: str) -> str:
         if text not in self:

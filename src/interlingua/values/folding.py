@@ -88,21 +88,22 @@ def _at_the_start(usage: Usage | None) -> Usage | None:
     return replace(usage, output=0, total_tokens=read, reasoning=None, cost=None)
 
 
-def parse_arguments(text: str) -> tuple[dict[str, Any], str | None, str | None]:
+def parse_arguments(text: str, place: str | None = None) -> tuple[dict[str, Any], str | None, str | None]:
     """Parses argument text to `(arguments, arguments_text, parse_error)`, the fields of a ToolCall.
 
-    Blank text means no arguments. The text is kept only if it differs from compact JSON.
+    Blank text means no arguments. The text is kept only if it differs from compact JSON. A caller that does not keep
+    it names the `place` of the arguments, for `jsontext.Repairs`.
     """
-    value, error = _read_arguments(text)
+    value, error = _read_arguments(text, place)
     return value, (None if error is None and jsontext.is_compact(text, value) else text), error
 
 
-def _read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
+def _read_arguments(text: str, place: str | None = None) -> tuple[dict[str, Any], str | None]:
     """Returns the arguments (empty if the text is blank or invalid) and the error of an invalid text."""
     if not text.strip():
         return {}, None
     try:
-        value = jsontext.read(text)
+        value = jsontext.read(text, place)
     except FormatError as error:
         return {}, error.message
     return (value, None) if isinstance(value, dict) else ({}, "the arguments are not a JSON object")

@@ -133,7 +133,7 @@ def struct_of(value: Any, kind: type[S], what: str) -> S:
         raise FormatError(f"{what} must be a {kind.__name__} or a mapping, not {type(value).__name__}", what)
     unknown = [name for name in value if name not in known and snake_case(str(name)) not in known]
     if unknown:
-        from .spelling import nearest  # only for errors
+        from .errors import nearest  # only for errors
 
         names = ", ".join(repr(name) for name in unknown)
         near = nearest(snake_case(str(unknown[0])), known, 1)

@@ -2,7 +2,7 @@
 
 Integers of any size survive (orjson turns them into floats on reading and refuses them on writing). Unpaired
 surrogates, escaped or raw, become U+FFFD. NaN and Infinity are refused in both directions, and so is nesting beyond
-`DEPTH_LIMIT`. The common case costs one C call; edge cases take a second attempt.
+`DEPTH_LIMIT`. The common case costs one C call; edge cases take a second attempt. `Repairs` collects what was replaced.
 """
 
 import contextlib
@@ -10,8 +10,10 @@ import functools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextvars import ContextVar, Token
+from typing import Any, Self
 
 import msgspec
 import orjson
@@ -35,56 +37,120 @@ _SHORT = 4096  # bytes that are searched quickly
 _STRUCTURE = re.compile(rb'[\[{]|[\]}]|"(?:[^"\\]|\\.)*"?')
 
 
-def read(data: bytes | bytearray | str) -> Any:
-    """Parses the JSON value in `data`. Raises FormatError with the byte offset of the error."""
+def read(data: bytes | bytearray | str, place: str | None = "$") -> Any:
+    """Parses the JSON value in `data`. Raises FormatError with the byte offset of the error.
+
+    `place` is the path of the value for `Repairs`; None if the caller keeps the text, so that nothing is lost.
+    """
     if isinstance(data, str):
-        data = clean(data).encode()
+        data = data.encode("utf-8", "surrogatepass")
     try:
         value = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         refuse_depth(data)
-        return _read_repaired(bytes(data))
-    if len(data) > DEPTH_LIMIT and data.count(b"[") + data.count(b"{") > DEPTH_LIMIT:
-        _refuse_depth_of(value, data)
+        return _read_repaired(bytes(data), place)
+    if len(data) > 2 * DEPTH_LIMIT:  # each level is at least two bytes; to count them takes as long as decoding does
+        refuse_deep(value, data)
     return value
 
 
-def read_line(data: bytes | bytearray | str) -> list[Any]:
+def refuse_deep(value: Any, data: bytes | bytearray) -> None:
+    """Raises FormatError if a value that was read from `data` is nested too deeply."""
+    if data.count(b"[") + data.count(b"{") > DEPTH_LIMIT:
+        _refuse_depth_of(value, data)
+
+
+def read_line(data: bytes | bytearray | str, first: int | None = None) -> list[Any]:
     """Parses a line of JSON lines: one value, or objects with nothing between them (`{…}{…}`).
 
-    Some programs lose a line end between two writes. Raises FormatError if not all of the line is valid.
+    Some programs lose a line end between two writes. Raises FormatError if not all of the line is valid. `first` is the
+    index of the first value, by which replaced characters are placed.
     """
+    found = repairs()
     try:
-        return [read(data)]
+        value = read(data)
     except FormatError:
-        text = clean(data) if isinstance(data, str) else bytes(data).decode("utf-8", "replace")
-        if not _GLUED.search(text):
+        # Bytes that are not UTF-8 are replaced when an object is read.
+        lenient = "surrogatepass" if isinstance(data, str) else "surrogateescape"
+        text = data if isinstance(data, str) else bytes(data).decode("utf-8", lenient)
+        objects = list(_concatenated(text, lenient)) if _GLUED.search(text) else []
+        if not objects:
             raise
-        found = list(_concatenated(text))
-        if not found:
-            raise
-        return found
+        for at, (_, paths) in enumerate(objects):
+            found += paths
+            if first is not None:
+                found.place(f"$[{first + at}]")
+        return [value for value, _ in objects]
+    if found and first is not None:
+        found.place(f"$[{first}]")
+    return [value]
 
 
 _GLUED = re.compile(r"\}\s*\{")
 _decode_first = json.JSONDecoder().raw_decode
 
 
-def _concatenated(text: str) -> Iterator[Any]:
-    """Yields the objects of a text; nothing if it is anything else."""
-    text, at, found = text.strip(), 0, []
+def _concatenated(text: str, errors: str) -> Iterator[tuple[Any, list[str]]]:
+    """Yields the objects of a text, each with what was replaced in it; nothing if it is anything else."""
+    text, at = text.strip(), 0
+    found: list[tuple[Any, list[str]]] = []
     while at < len(text):
         try:
             if not text.startswith("{", at):
                 return
             _, end = _decode_first(text, at)
-            found.append(read(text[at:end]))
+            with Repairs() as replaced:
+                found.append((read(text[at:end].encode("utf-8", errors)), replaced))
         except (ValueError, RecursionError, FormatError):
             return
         at = end
         while at < len(text) and text[at].isspace():
             at += 1
     yield from found
+
+
+def refuse_duplicates(data: bytes, value: Any) -> None:
+    """Raises FormatError if an object in JSON text has a key twice; `value` was read from it.
+
+    Readers differ in which of the two counts (RFC 8259, 4). Each key has a colon, and so has each in a value that was
+    dropped: without duplicates the text has as many colons as its value, unless some are escaped.
+    """
+    try:
+        out = orjson.dumps(value)
+    except TypeError:  # huge integers, deep nesting
+        out = b""
+    if out == data or (data.count(b":") == out.count(b":") and not contains(data, b"\\u003")):
+        return
+    read_pairs = json.loads(data.decode("utf-8", "replace"), object_pairs_hook=_Pairs)
+    for path, item in _found_in(read_pairs, lambda item: isinstance(item, _Pairs) and item.duplicate is not None):
+        raise FormatError("duplicate key; send it once", f"{path}.{clean(item.duplicate)}")
+
+
+class _Pairs(dict[str, Any]):
+    """An object of JSON text. `duplicate`: a key that it repeats."""
+
+    duplicate: str | None = None
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__((clean(key), value) for key, value in pairs)
+        if len(self) < len(pairs):
+            self.duplicate = next(key for key, count in Counter(clean(key) for key, _ in pairs).items() if count > 1)
+
+
+def _found_in(value: Any, is_wanted: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
+    """Yields the parts of a JSON value that are wanted, with their paths; outer ones first."""
+    parts: list[tuple[int, str, Any]] = [(0, "$", value)]  # the number of the parent, and the step from there
+    for at, (_, _, item) in enumerate(parts):  # also visits items that are appended on the way
+        if is_wanted(item):
+            steps, place = [], at
+            while place:
+                place, step, _ = parts[place]
+                steps.append(step)
+            yield clean("".join(("$", *reversed(steps)))), item
+        if isinstance(item, dict):
+            parts += [(at, f".{key}", part) for key, part in item.items()]
+        elif isinstance(item, list):
+            parts += [(at, f"[{number}]", part) for number, part in enumerate(item)]
 
 
 def write(value: Any) -> bytes:
@@ -215,14 +281,80 @@ def _clean(value: Any, depth: int) -> Any:
     return value
 
 
-def _read_repaired(data: bytes) -> Any:
+def _read_repaired(data: bytes, place: str | None) -> Any:
     repaired = _ESCAPES.sub(lambda m: b"\\ufffd" if m[1] else m[0], _valid_utf8(data))
     try:
-        return _decode(repaired)
+        value = _decode(repaired)
     except msgspec.DecodeError as error:
         raise FormatError(f"not JSON: {reason_of(error)}", "$") from None
     except RecursionError:
         raise FormatError(f"nested deeper than {DEPTH_LIMIT} levels; flatten the value") from None
+    repairs = _repairs.get()
+    if repairs is not None:
+        if place is None:
+            repairs.has_kept = True
+        else:
+            repairs += [place + path[1:] for path in _repaired_paths(data)]
+    return value
+
+
+_repairs: ContextVar["Repairs | None"] = ContextVar("repairs", default=None)
+
+
+class Repairs(list[str]):
+    """The paths of the strings in which `read` replaces characters, while this is entered.
+
+    `has_kept`: some were replaced in a value whose text is kept beside it.
+    """
+
+    has_kept = False
+    _placed = 0
+
+    def __enter__(self) -> Self:
+        self._token: Token[Repairs | None] = _repairs.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _repairs.reset(self._token)
+
+    def place(self, place: str) -> None:
+        """Puts the paths that were added since the last call into the value at this path."""
+        self[self._placed :] = [place + path[1:] for path in self[self._placed :]]
+        self._placed = len(self)
+
+    def keep(self, paths: list[str]) -> None:
+        """Adds paths in their places."""
+        self[self._placed :] = paths
+        self._placed = len(self)
+
+
+def repairs() -> Repairs:
+    """Returns the paths that are being collected."""
+    found = _repairs.get()
+    return Repairs() if found is None else found
+
+
+def repaired_in(data: bytes, place: str = "$") -> list[str]:
+    """The paths of the strings with unpaired surrogates in JSON text that is UTF-8; `place`: that of its value."""
+    if not (contains(data, b"\\ud") or contains(data, b"\\uD")):
+        return []
+    with Repairs() as found:
+        read(data, place)
+    return found
+
+
+def _repaired_paths(data: bytes) -> list[str]:
+    """The paths of the strings that are no Unicode; of a key, that of its object."""
+    try:
+        text = data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        text = data.decode("utf-8", "surrogateescape")
+    return [path for path, _ in _found_in(json.loads(text), _is_repaired)]
+
+
+def _is_repaired(item: Any) -> bool:
+    texts = item if isinstance(item, dict) else (item,) if isinstance(item, str) else ()
+    return any(clean(text).count("\ufffd") > text.count("\ufffd") for text in texts)
 
 
 def reason_of(error: msgspec.DecodeError) -> str:

@@ -14,8 +14,8 @@ from msgspec.structs import astuple
 from msgspec.structs import fields as struct_fields
 
 from . import jsontext
-from .errors import Unsupported
-from .messages import CustomMessage, ToolResultMessage, shown
+from .errors import FormatError, Unsupported
+from .messages import CustomMessage, ToolCall, ToolResultMessage, shown
 from .request import Conversation, Entry, Problem, Request, is_aside
 
 # dropped: gone. weakened: sent, but less strongly or exactly. record: bookkeeping that a request never carries (a
@@ -286,17 +286,17 @@ def static_losses(source: Any, support: SupportTable, api: str, variant: str | N
 
 def _loses_only_records(source: Any, support: SupportTable, api: str) -> bool:
     """Whether the table implies only bookkeeping for `source`. Much faster than `static_losses`; in doubt False."""
-    look = _Look(support, api)
+    look = _look(support, api)
     if not isinstance(source, Request):
         return look.is_clear(source)
     context = source.context
     return (
         not context.extra
         and (context.system_role is None or support.get("Context.system_role", KEPT).kind not in _CONTENT)
-        and look.is_clear(source.model)
+        and look.is_clear_model(source.model)
         and look.is_clear(context.system)
         and look.is_clear(context.messages)
-        and look.is_clear(context.tools)
+        and (context.tools is None or look.is_clear(context.tools))
         and look.is_clear(source.options)
         and look.is_clear_extra(source.extra, KEPT)
     )
@@ -389,7 +389,7 @@ class _Table:
     def __init__(self, support: SupportTable) -> None:
         self.support = support  # kept alive here, so that its id stays unique
         self.fields: dict[type[Struct], _Fields] = {}
-        self.looks: dict[type, _LookedAt | None] = {}
+        self.looks: dict[str, _Look] = {}
         self.models: dict[tuple[int, str, str], tuple[Any, list[Loss]]] = {}
 
 
@@ -442,6 +442,8 @@ class _Walk:
                 if is_lost:
                     if item != default and not self._is_implied(item, support):
                         self.found.append(Loss(f"{path}.{name}", attribute, support.why, support.kind))  # type: ignore[arg-type]
+                        if attribute == "arguments_text" and isinstance(value, ToolCall):
+                            self.found += map(replaced, repaired_arguments(value, path))
                 elif not item or (kind := type(item)) in _PLAIN or (kind is str and item.isascii()):
                     continue  # nothing in it can be lost
                 elif attribute == "extra":
@@ -515,12 +517,23 @@ _UNSEEN = _LookedAt(_nothing, (), _nothing, None)  # a class that has not been l
 class _Look:
     """Tells whether a table implies losses beside bookkeeping; builds no paths and no losses."""
 
-    __slots__ = ("_api", "_looks", "_support")
+    __slots__ = ("_api", "_looks", "_loses_text", "_models", "_support")
 
     def __init__(self, support: SupportTable, api: str) -> None:
         self._support = support
+        self._loses_text = support.get("ToolCall.arguments_text", KEPT).kind in _LOST
         self._api = api
-        self._looks = _table(support).looks
+        self._looks: dict[type, _LookedAt | None] = {}
+        self._models: dict[int, tuple[Any, bool]] = {}
+
+    def is_clear_model(self, model: Any) -> bool:
+        """The same for the model of a request, cached as in `_Walk.model`."""
+        cached = self._models.get(id(model))
+        if cached is None:
+            if len(self._models) >= _MODELS:
+                self._models.clear()
+            cached = self._models[id(model)] = (model, self.is_clear(model))
+        return cached[1]
 
     def is_clear(self, value: Any) -> bool:
         kind = type(value)
@@ -538,10 +551,10 @@ class _Look:
         lost, defaults, kept, extra = found
         if defaults and lost(value) != defaults:
             return False
-        for item in kept(value):
-            if item is None or (type(item) is str and item.isascii()):
-                continue
-            if not self.is_clear(item):
+        if kind is ToolCall and value.arguments_text is not None and self._loses_text and repaired_arguments(value):
+            return False
+        for item in filter(None, kept(value)):
+            if not (type(item) is str and item.isascii()) and not self.is_clear(item):
                 return False
         return extra is None or not value.extra or self.is_clear_extra(value.extra, extra)
 
@@ -575,6 +588,16 @@ class _Look:
         return found
 
 
+def _look(support: SupportTable, api: str) -> _Look:
+    looks = _table(support).looks
+    found = looks.get(api)
+    if found is None:
+        if len(looks) >= _TABLES:
+            looks.clear()
+        found = looks[api] = _Look(support, api)
+    return found
+
+
 def _is_plain(annotation: Any) -> bool:
     """Whether values of a type cannot have losses: numbers, truth values, None, and strings of a fixed set."""
     if get_origin(annotation) is Literal:
@@ -598,6 +621,38 @@ UNCLEAN = "halves of surrogate pairs are no Unicode: written as U+FFFD"
 
 def _unclean(path: str) -> Loss:
     return Loss(path, "text", UNCLEAN, "weakened")
+
+
+REPLACED = "characters that are no Unicode: read as U+FFFD"
+
+
+def replaced(path: str) -> Loss:
+    """The loss of what `jsontext.Repairs` found at a path of the source."""
+    return Loss(path, "text", REPLACED, "weakened")
+
+
+def repaired_arguments(call: ToolCall, path: str = "$") -> list[str]:
+    """The paths in a call's arguments of strings that only `arguments_text` still has as they were.
+
+    `path` is that of the call. There are none where the arguments were changed since.
+    """
+    text = call.arguments_text or ""
+    if text.isascii() and "\\ud" not in text and "\\uD" not in text:
+        return []
+    with jsontext.Repairs() as found:
+        try:
+            value = jsontext.read(text, f"{path}.arguments")
+        except FormatError:  # `parse_error` says so
+            return []
+    return found if jsontext.same(value, call.arguments) else []
+
+
+def repaired_calls(content: Any, path: str = "$") -> Iterator[str]:
+    """The same for the calls of a message at `path`."""
+    if isinstance(content, tuple):
+        for at, block in enumerate(content):
+            if isinstance(block, ToolCall) and block.arguments_text is not None:
+                yield from repaired_arguments(block, f"{path}.content[{at}]")
 
 
 _NO_ROLE = Support("dropped", "this wire has no such role")

@@ -347,13 +347,17 @@ class _MessageType(StructMeta):
                 fields.setdefault("is_error", False)
             content = fields.get("content")
             if content is not None and type(content) is not str:
-                fields["content"] = _checked_content(content, cls.__name__)
+                fields["content"] = checked_content(content, cls.__name__)
             return _make(cls, **fields)
 
 
-def _checked_content(content: Any, owner: str) -> Any:
+def checked_content(content: Any, owner: str) -> Any:
     """Returns content as a string, None or a tuple of blocks; a list becomes a tuple."""
-    if isinstance(content, str):
+    if (
+        content is None
+        or isinstance(content, str)
+        or (type(content) is tuple and _BLOCKS.issuperset(map(type, content)))
+    ):
         return content
     if not isinstance(content, (list, tuple)):
         what = type(content).__name__

@@ -1,6 +1,7 @@
-"""Sanitizes untrusted text: removes invisible characters for models, and control sequences for terminals."""
+"""Untrusted text: hides invisible characters and control sequences, reads numbers; and word breaks for search."""
 
 import re
+import unicodedata
 
 # ECMA-48: a string (OSC, DCS, SOS, PM, APC) runs to ST or BEL, a control sequence to its final byte; then two-character
 # escapes. Each also has a one-character form above U+0080. An unfinished one loses its introducer only.
@@ -70,3 +71,26 @@ def _units(char: str) -> tuple[int, ...]:
     """Returns the UTF-16 code units of a character."""
     code = ord(char)
     return (code,) if code < 0x10000 else (0xD7C0 + (code >> 10), 0xDC00 + (code & 0x3FF))
+
+
+def natural(text: str | None, *, digits: int = 18) -> int | None:
+    """Returns the number that a text of at most `digits` ASCII digits stands for; None for any other text.
+
+    `int` alone raises on `²`, which is a digit, and on thousands of digits.
+    """
+    return int(text) if text is not None and len(text) <= digits and text.isascii() and text.isdecimal() else None
+
+
+# Thai, Lao, Burmese, Khmer, CJK and kana. SQLite's unicode61 tokenizer would index a sentence of these as one token
+# (sqlite.org/fts5.html#unicode61_tokenizer), so each character is a token.
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u312f\u31a0-\u9fff\uf900-\ufaff"
+    "\U0001b000-\U0001b16f\U00020000-\U0003347f]"
+)
+
+
+def spaced(text: str) -> str:
+    """Returns the text as it is indexed: spaces around each character of a script without word spacing."""
+    if text.isascii():
+        return text
+    return UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
