@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 import interlingua as il
-from interlingua.conversion.adapting.ids import fitting
-from interlingua.conversion.adapting.repeated import RepeatedAdapter
+from interlingua.conversion.adapting.adapter import RepeatedAdapter
+from interlingua.conversion.adapting.tools import fitting
 from interlingua.conversion.adapting.work import Work
 from interlingua.dialects import WIRES
 from interlingua.dialects.registry import register, unregister

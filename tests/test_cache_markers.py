@@ -15,7 +15,7 @@ from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import ROWS
 from interlingua.dialects import dialect
-from interlingua.dialects.targets import limits_of
+from interlingua.dialects.registry import limits_of
 from interlingua.testing import Server
 from interlingua.values.messages import (
     AssistantMessage,

@@ -241,7 +241,7 @@ def test_case_20_to_23_ids_are_such_as_the_target_takes(target: ModelDescriptor,
     assert len(set(results)) == 2
     assert [adapted.ids.get(new, new) for new in results] == [id, OTHER_LONG]
     assert all(results)
-    rule = il.dialects.targets.limits_of(target).ids
+    rule = il.dialects.registry.limits_of(target).ids
     assert rule is None or all(map(rule.allows, results))
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import gzip
+import io
 import json
 import random
 import tracemalloc
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
@@ -19,20 +21,22 @@ import interlingua as il
 from interlingua.cli import bulk
 from interlingua.cli import convert as convert_module
 from interlingua.cli.convert import command as convert
-from interlingua.cli.formats import check_command
+from interlingua.cli.formats import check_command, detect_command
+from interlingua.cli.formats import stats_command as stats
 from interlingua.cli.show import command as show
-from interlingua.cli.stats import command as stats
-from interlingua.conversion import large_sessions
+from interlingua.conversion import arrays, large_sessions, sources
 from interlingua.conversion.adapting import pieces
 from interlingua.conversion.checks import check, check_large
 from interlingua.conversion.large_encoding import encode_large
 from interlingua.conversion.large_sessions import LargeSession, open_large
-from interlingua.conversion.sources import Problem, Source, documents
+from interlingua.conversion.sources import Problem, Source, documents, first_objects
 from interlingua.conversion.training import trainers
 from interlingua.dialects import FORMATS, WIRES
+from interlingua.dialects.files import templates
 from interlingua.dialects.files.joining import unlike
 from interlingua.dialects.files.qwen_code import HOOK as QWEN_HOOK
 from interlingua.dialects.files.templates import beginning
+from interlingua.values import jsontext
 
 WIRE = Path(__file__).parent / "wire"
 STREAMED = sorted(name for name, form in FORMATS.items() if form.stream is not None)
@@ -281,6 +285,27 @@ GPTME = [
         ("system", "Ran command", {}),
     )
 ]
+VIBE = [
+    {"role": "user", "content": "Hi", "injected": False, "message_id": "1"},
+    {"role": "user", "content": "Be brief.", "injected": True, "message_id": "2"},
+    {
+        "role": "assistant",
+        "content": "I look.",
+        "injected": False,
+        "reasoning_content": "Look.",
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}],
+    },
+    {"role": "tool", "content": "a", "injected": False, "name": "ls", "tool_call_id": "c"},
+]
+JAN = [
+    {
+        "object": "thread.message",
+        "role": role,
+        "content": [{"type": "text", "text": {"value": text, "annotations": []}}],
+        "created_at": 1771340000000,
+    }
+    for role, text in (("user", "Hi"), ("assistant", "Hello."), ("user", "Bye"))
+]
 HERMES = [
     {"role": "session_meta", "model": "m", "title": "Eggs", "system_prompt": "Be short.", "input_tokens": 3},
     {"role": "system", "content": "Be shorter still"},
@@ -387,6 +412,8 @@ MADE = {
     "kiro": KIRO,
     "gptme": GPTME,
     "hermes": HERMES,
+    "vibe": VIBE,
+    "jan": JAN,
     "silly-tavern": SILLY,
     "antigravity": ANTIGRAVITY,
     "claude-code": CLAUDE,
@@ -462,9 +489,8 @@ def same_as_whole(path: Path) -> bool:
     assert torn == problems
     on_path = zip(session.path(), session.entries(), strict=True)
     assert tuple(entry for is_on_path, entry in on_path if is_on_path) == whole.path()
-    if not session.is_partial:
-        assert b"".join(session.transcript()) == il.encode(whole, "transcript").bytes()
-        assert b"".join(session.json()) == il.encode(il.decode(document.data), "interlingua").bytes()
+    assert b"".join(session.transcript()) == il.encode(whole, "transcript").bytes()
+    assert b"".join(session.json()) == il.encode(il.decode(document.data, name), "interlingua").bytes()
     assert check_large(session, unnamed=name is None) == check(document.data, name)
     return True
 
@@ -494,34 +520,246 @@ def test_so_are_those_of_a_file_with_other_lines(path: Path, tmp_path: Path, see
         same_as_whole(made)
 
 
-LISTED = {name: form.listed.key for name, form in sorted(FORMATS.items()) if form.listed is not None}
+LISTED = {
+    name: (*form.listed.keys, *form.listed.nodes) for name, form in sorted(FORMATS.items()) if form.listed is not None
+}
 DOCUMENTS = sorted(path for name in LISTED for path in (WIRE / name).glob("*.json"))
+WHOLE = (WIRE / "otel" / "openinference.json",)  # a list of spans: the conversation is that of the last call
 
 
-def listed_in(document: Any, key: str) -> list[Any]:
-    found: list[Any] = document[key] if key else document
-    return found
+def _swe(role: str, content: str, **fields: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, "agent": "main", **fields}
+
+
+_SWE_CALL = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
+SWE = [
+    _swe("system", "You are a programmer."),
+    _swe("user", "Count the eggs in the basket"),
+    _swe("assistant", "I look into the basket", tool_calls=[_SWE_CALL], action="ls"),
+    _swe("tool", "twelve eggs and a hen", tool_call_ids=["c1"]),
+]
+SWE_STEPS = [{"action": "ls", "observation": "twelve eggs and a hen", "thought": f"step {at}"} for at in range(30)]
+OPENHANDS_EVENTS: list[Any] = json.loads((WIRE / "openhands" / "trajectory.json").read_bytes())
+WEBUI: list[Any] = json.loads((WIRE / "open-webui" / "export.json").read_bytes())
+CHATGPT: dict[str, Any] = json.loads((WIRE / "chatgpt-export" / "conversation.json").read_bytes())
+THREAD: list[Any] = json.loads((WIRE / "openai-assistants" / "list.json").read_bytes())["data"]
+ATTO: dict[str, Any] = json.loads((WIRE / "attocode" / "chat.json").read_bytes())
+CLAW: dict[str, Any] = json.loads((WIRE / "clawtools" / "tool_loop.json").read_bytes())
+# Calls with and without ids, parallel ones, and a picture that was moved behind its result.
+CONTENTS = [
+    {"role": "user", "parts": [{"text": "How many eggs are in the basket?"}]},
+    {
+        "role": "model",
+        "parts": [
+            {"functionCall": {"name": "look", "args": {"at": "basket"}}},
+            {"functionCall": {"name": "look", "args": {"at": "nest"}}},
+        ],
+    },
+    {
+        "role": "user",
+        "parts": [
+            {"functionResponse": {"name": "look", "response": {"output": "twelve eggs"}}},
+            {"functionResponse": {"name": "look", "response": {"output": "(see what follows the results)"}}},
+        ],
+    },
+    {
+        "role": "user",
+        "parts": [
+            {"text": "Attached to tool result 2 (look):"},
+            {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
+        ],
+    },
+    {"role": "model", "parts": [{"text": "Hm", "thought": True}, {"functionCall": {"id": "c1", "name": "count"}}]},
+    {"role": "user", "parts": [{"functionResponse": {"id": "c1", "name": "count", "response": {"result": 12}}}]},
+    {"role": "model", "parts": [{"text": "Twelve."}]},
+]
+# Documents with several lists, with their lists in other places, and of programs' first versions.
+MADE_DOCUMENTS: dict[str, Any] = {
+    "open-webui-row": WEBUI[0],
+    "open-webui-chat": WEBUI[0]["chat"],
+    "open-webui-plain": [{**WEBUI[0], "chat": {"history": WEBUI[0]["chat"]["history"]}}],
+    "chatgpt-list": [CHATGPT],
+    "chatgpt-backwards": {**CHATGPT, "mapping": dict(reversed(CHATGPT["mapping"].items()))},
+    "chatgpt-children": {
+        **CHATGPT,
+        "mapping": {
+            key: {field: value for field, value in node.items() if field not in ("parent", "id")}
+            for key, node in CHATGPT["mapping"].items()
+        },
+    },
+    "assistants-thread": {"id": "t", "object": "thread", "messages": {"object": "list", "data": THREAD[::-1]}},
+    "assistants-list": THREAD,
+    "chatbox": {
+        "id": "s",
+        "name": "Eggs",
+        "settings": {"modelId": "m"},
+        "threads": [{"messages": []}],
+        "messages": [
+            {"id": "0", "role": "system", "contentParts": [{"type": "text", "text": "Be short."}]},
+            {"id": "1", "role": "user", "contentParts": [{"type": "text", "text": "How many eggs?"}]},
+            {"id": "2", "role": "assistant", "contentParts": [{"type": "text", "text": "Twelve."}]},
+        ],
+    },
+    "cursor-store": {
+        "agent": {"agentId": "a", "latestRootBlobId": "0" * 64, "name": "Eggs", "lastUsedModel": "m"},
+        "messages": [
+            {"role": "system", "content": "Count well, and be short."},
+            {"role": "user", "content": [{"type": "text", "text": "How many eggs are in the basket?"}]},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "reasoning", "text": "I look into the basket", "signature": "sig"},
+                    {"type": "tool-call", "toolCallId": "c1", "toolName": "Read", "args": {"path": "basket"}},
+                ],
+            },
+            {
+                "role": "tool",
+                "content": [
+                    {"type": "tool-result", "toolCallId": "c1", "toolName": "Read", "result": "twelve eggs and a hen"}
+                ],
+            },
+            {"role": "system", "content": "The basket is closed."},
+            {"role": "assistant", "content": "Twelve."},
+        ],
+    },
+    "gemini-cli-history": {"authType": "oauth-personal", "history": CONTENTS},
+    "gemini-cli-restored": {"history": [{"type": "user", "text": "Hi"}], "clientHistory": CONTENTS, "commitHash": "c"},
+    "attocode-list": ATTO["messages"],
+    "attocode-mistakes": {**ATTO, "messages": [*ATTO["messages"], {"role": "tool", "content": None}]},
+    "clawtools-list": CLAW["messages"],
+    "clawtools-mistakes": {**CLAW, "system": "Be long.", "messages": [*CLAW["messages"], {"role": "tool"}]},
+    "le-chat": [
+        {"id": id, "chatId": "c", "role": role, "content": id * 20, "createdAt": f"2026-01-0{day}T00:00:00Z", **more}
+        for id, role, day, more in (
+            ("b", "assistant", 2, {"parentId": "a"}),
+            ("a", "user", 1, {"parentId": None}),
+            ("d", "user", 4, {"parentId": "b"}),
+            ("c", "assistant", 3, {"parentId": "a", "version": 1}),
+        )
+    ],
+    "swe-agent": {"environment": "main", "trajectory": SWE_STEPS, "history": SWE, "info": {"exit_status": "done"}},
+    "swe-agent-behind": {"history": SWE, "info": {}, "trajectory": SWE_STEPS},
+    "swe-agent-mixed": {"trajectory": [*SWE_STEPS, 5, *SWE_STEPS], "history": SWE, "messages": ["a"], "requests": [{}]},
+    "openhands": {"instance_id": "i", "metadata": {"events": 1}, "history": OPENHANDS_EVENTS, "metrics": {}},
+    "openhands-events": {"instance_id": "i", "history": None, "events": OPENHANDS_EVENTS},
+    "codex-cli": {
+        "session": {"id": "s", "timestamp": "2025-05-01T00:00:00.000Z", "instructions": "Be short."},
+        "items": [
+            {"role": "user", "content": [{"type": "input_text", "text": "Hi"}], "type": "message"},
+            {"id": "r", "type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}]},
+            {"type": "function_call", "name": "shell", "arguments": '{"command": ["ls"]}', "call_id": "c1"},
+            {"type": "function_call_output", "call_id": "c1", "output": '{"output": "eggs", "metadata": {}}'},
+            {"role": "assistant", "content": [{"type": "output_text", "text": "Eggs."}], "type": "message"},
+        ],
+        "more": 1,
+    },
+    "librechat": {
+        "conversationId": "c",
+        "title": "Eggs",
+        "messages": [
+            {"messageId": "b", "parentMessageId": "a", "text": "Twelve", "isCreatedByUser": False, "model": "m"},
+            {"messageId": "a", "parentMessageId": "0", "text": "How many?", "isCreatedByUser": True},
+            {"messageId": "c", "parentMessageId": "b", "text": "Thanks", "isCreatedByUser": True},
+            {"messageId": "d", "parentMessageId": "a", "text": "Ten", "isCreatedByUser": False, "model": "m"},
+        ],
+    },
+}
+
+
+# Texts with turns beside the path, without white space around them, and of other programs' line ends.
+TEXTS = {
+    "specstory": (WIRE / "specstory" / "session.md").read_bytes(),
+    "specstory-branches": b"""<!-- Generated by SpecStory -->\r
+# Eggs\r
+_**User (2026-01-01 00:00:00Z)**_
+How many?
+---
+_**Agent - sidechain (m)**_
+
+---
+
+_**Agent - sidechain (m)**_
+I look\x0cinto it
+
+---
+_**Agent (model n, mode Agent)**_
+
+Twelve \xff eggs.
+---
+""",
+    "aider": b"""
+# aider chat started at 2026-01-01 00:00:00
+
+> Main model: m with diff edit format
+> Repo-map: none
+
+#### How many?
+
+Twelve.\x0c
+# aider is a duck
+
+#### /ask
+#### And now?
+> Tokens: 3
+Ten \xff eggs.
+
+""",
+}
+TEXT_FORMS = {name: next(form for form in FORMATS if name.startswith(form)) for name in TEXTS}
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_so_are_those_of_a_document_with_a_list_of_messages(path: Path, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("name", TEXTS)
+def test_so_are_those_of_a_text(tmp_path: Path, name: str, seed: int) -> None:
+    """Also with other lines."""
+    chance = random.Random(seed)
+    for number in range(5 if seed else 1):
+        lines = TEXTS[name].splitlines(keepends=True)
+        for _ in range(chance.randrange(1, 4) if seed else 0):
+            chance.choice(TEXT_CHANGES)(lines, chance)
+        path = tmp_path / f"{number}.md"
+        path.write_bytes(b"".join(lines))
+        found = il.detect(path.read_bytes())
+        if found is None or found.dialect != TEXT_FORMS[name] or len(list(documents(Source(path), None, []))) > 1:
+            continue
+        assert same_as_whole(path) or seed
+        encodes_the_same(path, *SESSIONS, *ROWS, TEXT_FORMS[name])
+
+
+def listed_in(document: Any, keys: tuple[str, ...]) -> list[Any] | dict[str, Any]:
+    """The items of a document that are read one at a time."""
+    if isinstance(document, list) and "" in keys:
+        return document
+    found: list[Any] = []
+    for key in filter(None, keys):
+        templates.put(document, key, found.append)
+    return next((items for items in found if isinstance(items, list | dict)), [])
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("source", [*DOCUMENTS, *MADE_DOCUMENTS], ids=lambda source: str(source)[-40:])
+def test_so_are_those_of_a_document_with_a_list_of_messages(source: Any, tmp_path: Path, seed: int) -> None:
     """Also with other items; nothing is streamed that is only read as a whole."""
-    chance, name = random.Random(seed), path.parent.name
-    given, key = path.read_bytes(), LISTED[name]
-    if il.detect(given) is None or not isinstance(json.loads(given), dict if key else list):
+    chance, is_file = random.Random(seed), isinstance(source, Path)
+    given = source.read_bytes() if is_file else json.dumps(MADE_DOCUMENTS[source]).encode()
+    detected = il.detect(given)
+    if detected is None:
         return
+    name = source.parent.name if is_file else detected.dialect
     for number in range(5 if seed else 1):
         document = json.loads(given)
-        found = listed_in(document, key) if not key or key in document else []
+        found = listed_in(document, LISTED[name])
         for _ in range(chance.randrange(1, 4) if seed and found else 0):
-            chance.choice(ITEM_CHANGES)(found, chance)
+            if isinstance(found, dict):
+                _change_fields(found, chance)
+            else:
+                chance.choice(ITEM_CHANGES)(found, chance)
         made = tmp_path / f"{number}.json"
         made.write_text(json.dumps(document, indent=chance.choice([None, 2])))
         if il.detect(made.read_bytes()) is None:
             continue
         streamed = same_as_whole(made)
-        assert streamed or seed or not found, made
+        assert streamed == (source not in WHOLE) or seed or not found, made
         encodes_the_same(made, *(TARGETS if seed < 2 else SESSIONS), name)
 
 
@@ -542,6 +780,24 @@ def _omit_from_item(items: list[Any], chance: random.Random) -> None:
 
 def _scalar_item(items: list[Any], chance: random.Random) -> None:
     items.insert(chance.randrange(len(items) + 1), chance.choice([None, 5, "text", [1]]))
+
+
+def _change_fields(fields: dict[str, Any], chance: random.Random) -> None:
+    """The same of an object: also in another order, and with values under another key."""
+    items = list(fields.items())
+    match chance.randrange(5):
+        case 0:
+            del items[chance.randrange(len(items)) :][1:]
+        case 1:
+            items.append((f"{items[0][0]}-again", json.loads(json.dumps(chance.choice(items)[1]))))
+        case 2:
+            _omit_from_item([value for _, value in items], chance)
+        case 3:
+            items.append(("other", chance.choice([None, 5, "text", [1]])))
+        case _:
+            chance.shuffle(items)
+    fields.clear()
+    fields.update(items)
 
 
 ITEM_CHANGES: list[Callable[[list[Any], random.Random], None]] = [
@@ -601,6 +857,95 @@ def test_sessions_of_other_programs_are_those_of_the_conversation(path: Path, tm
         session = open_large(Source(made), None, [])
         if session is not None and session.is_partial:
             assert encodes_the_same(made, session.dialect)  # returned as it was
+
+
+TEMPLATED = [path for path in (*FILES, *DOCUMENTS) if FORMATS[path.parent.name].copy is None]
+
+
+@pytest.mark.parametrize("window", [None, 1])
+@pytest.mark.parametrize(
+    "source",
+    [*TEMPLATED, *MADE],
+    ids=lambda source: source if isinstance(source, str) else f"{source.parent.name}/{source.name}",
+)
+def test_a_file_returns_from_a_transcript_of_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Any, window: int | None
+) -> None:
+    """Also if the records are forgotten before their entries are read: then less of them is in the messages alone."""
+    monkeypatch.setattr(templates, "WINDOW", window or templates.WINDOW)
+    path = source if isinstance(source, Path) else tmp_path / "s.jsonl"
+    if not isinstance(source, Path):
+        path.write_bytes(lines_of(MADE[source]))
+    session = open_large(Source(path), None, [])
+    if session is None or not session.is_partial:
+        return
+    (document,) = documents(Source(path), None, [])
+    made = tmp_path / "transcript.jsonl"
+    made.write_bytes(b"".join(session.transcript()))
+    assert same_as_whole(made)
+    for again in (il.decode(made.read_bytes()), il.decode(b"".join(session.json()))):
+        assert il.encode(again, session.dialect).body == document.data
+        assert not il.encode(again, session.dialect).losses
+    # Records of a transcript are read in their order alone.
+    assert encodes_the_same(made, session.dialect) or session.dialect in ("le-chat", "lobe-chat", "openai-assistants")
+    for again in (il.Session.open(made).conversation(), *il.read(made)):
+        assert il.encode(again, session.dialect).body == document.data
+
+
+def test_a_transcript_with_the_records_in_its_first_line_is_read_and_written_as_it_is() -> None:
+    """Transcripts were once written so."""
+    whole = il.decode(lines_of(QWEN), "qwen-code")
+    first, *rest = il.encode(whole, "transcript").body
+    kept = {"qwen-code": {**first["extra"]["qwen-code"], "~file": whole.extra["qwen-code"]["~file"]}}
+    old = [{**first, "extra": kept}, *rest[len(QWEN) :]]
+    again = il.decode(lines_of(old))
+    assert il.encode(again, "transcript").body == old
+    assert il.encode(again, "qwen-code").body == QWEN
+
+
+@pytest.mark.parametrize("lost", [1, 5, len(QWEN)])
+def test_a_transcript_without_one_of_its_records_is_not_returned_as_another_file(tmp_path: Path, lost: int) -> None:
+    """It is read all the same, and written as it is."""
+    lines = list(il.encode(il.decode(lines_of(QWEN), "qwen-code"), "transcript").body)
+    del lines[lost]
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(lines_of(lines))
+    assert same_as_whole(path)
+    again = il.decode(lines_of(lines))
+    assert il.encode(again, "transcript").body == lines
+    assert again.path() == il.decode(lines_of(QWEN), "qwen-code").path()
+    session = open_large(Source(path), None, [])
+    assert session is not None and again.problems == session.about.problems
+    assert ["records of the file are missing"] == [problem.message.partition(":")[0] for problem in again.problems]
+    with pytest.raises(il.Unsupported, match="records of the file"):
+        il.encode(again, "qwen-code")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_streamed"),
+    [("How many?", "How few?", True), ('"model":"n"', '"model":"o"', False), ('"title":"Eggs"', '"title":"Ham"', True)],
+)
+@pytest.mark.parametrize("near", [1, 100])
+def test_a_transcript_with_records_that_was_edited_returns_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, is_streamed: bool, near: int
+) -> None:
+    """With the text as it is now, where the file has a place for it; else as a whole, with a loss."""
+    monkeypatch.setattr(templates, "NEAR", near)
+    lines = il.encode(il.decode(lines_of(QWEN), "qwen-code"), "transcript").bytes().decode().splitlines(keepends=True)
+    edited = [line.replace(old, new) if '"record"' not in line else line for line in lines]
+    assert edited != lines
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(edited))
+    assert encodes_the_same(path, "qwen-code") is is_streamed
+    assert is_streamed or il.encode(il.decode(path.read_bytes()), "qwen-code").losses
+
+
+def test_records_of_a_transcript_are_not_searched() -> None:
+    """They are no messages."""
+    lines = il.encode(il.decode(lines_of(QWEN), "qwen-code"), "transcript").body
+    reader = FORMATS["transcript"].line_reader(lines, None)
+    read = [message.role for line in lines for _, message in reader.read(line)]
+    assert [entry.message.role for entry in il.decode(lines_of(QWEN), "qwen-code").entries] == read
 
 
 COPIED = sorted(name for name, form in FORMATS.items() if form.copy is not None)
@@ -751,6 +1096,20 @@ def test_generated_sessions_are_checked_for_a_target(tmp_path: Path, wire: str, 
         assert found == check(path.read_bytes(), target=wire)
 
 
+def test_pictures_in_results_count_for_a_trainer(tmp_path: Path) -> None:
+    """As those of users do: the limit is on all of an example."""
+    path = tmp_path / "s.jsonl"
+    result = {"role": "toolResult", "content": [MEDIA[0]], "isError": False}
+    calls = [{"type": "toolCall", "id": f"c{at}", "name": "look", "arguments": {}} for at in range(11)]
+    results = [{**result, "toolCallId": call["id"]} for call in calls]
+    path.write_bytes(lines_of([PLAIN[0], {"role": "assistant", "content": calls}, *results, *PLAIN[4:]]))
+    session = open_large(Source(path), None, [])
+    assert session is not None
+    found = check_large(session, unnamed=True, target="openai-finetune")
+    assert found == check(path.read_bytes(), target="openai-finetune")
+    assert ["images: 11 images; an example has at most 10"] == [one.message for one in found if "images" in one.message]
+
+
 @pytest.mark.parametrize("trainer", trainers())
 def test_long_messages_are_told_apart_for_a_trainer(tmp_path: Path, trainer: str) -> None:
     """Two answers of many calls that differ in the last one: unreadable arguments are found where they are."""
@@ -820,10 +1179,10 @@ def test_what_a_record_of_the_target_says_beside_is_kept(tmp_path: Path, target:
     asked = [il.UserMessage(content="Hi"), il.AssistantMessage(content="Yes"), il.UserMessage(content="And?")]
     lines = il.convert(il.encode(asked, target).body, "transcript", target).body
     path = tmp_path / "s.jsonl"
-    about = lines[0] if lines[0]["role"] == "session" else {"role": "session", "version": 1}
+    about = [line for line in lines if line["role"] == "session"] or [{"role": "session", "version": 1}]
     turns = [line for line in lines if line["role"] != "session"]
     placed = [{**line, "id": str(at), "parentId": str(at - 1) if at else None} for at, line in enumerate(turns)]
-    path.write_bytes(lines_of([about, *placed]))
+    path.write_bytes(lines_of([*about, *placed]))
     assert open_large(Source(path), None, []) is not None
     encodes_the_same(path, target)
 
@@ -885,25 +1244,30 @@ def _turn(number: int, chance: random.Random) -> Iterator[dict[str, Any]]:
     if chance.random() < 0.2:
         yield {"role": "user", "content": [{"type": "text", "text": "See"}, *chance.sample(MEDIA, 2)]}
     yield {"role": "user", "content": f"Question {number}", **({"origin": "program"} if chance.random() < 0.2 else {})}
-    for step in range(chance.randrange(3)):
+    for step in range(chance.choice([0, 1, 2, 2, 8])):
         name = "read" if number % 2 else "list"
-        call = {"type": "toolCall", "id": f"c{number}_{step}", "name": name, "arguments": {"at": step}}
+        ids = [f"c{number}_{step}", f"d{number}_{step}"][: 1 if chance.random() < 0.8 else 2]
         content: list[Any] = [{"type": "thinking", "thinking": "Hm"}] if chance.random() < 0.3 else []
         content += [{"type": "text", "text": chance.choice(["Look", " ", "x"])}] if chance.random() < 0.5 else []
+        content += [{"type": "toolCall", "id": id, "name": name, "arguments": {"at": step}} for id in ids]
         stop = chance.choice(["toolUse", "toolUse", "toolUse", "error"])
         usage = {"input": 3, "output": 4, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 7}
         yield {
             "role": "assistant",
-            "content": [*content, call],
+            "content": content,
             "stopReason": stop,
             "model": "m",
             "usage": usage,
             **when,
         }
-        if chance.random() < 0.8:
-            result = {"toolCallId": call["id"], "toolName": name, "isError": chance.random() < 0.2}
+        for id in ids:
+            if chance.random() < 0.2:
+                continue
+            result = {"toolCallId": id, "toolName": name, "isError": chance.random() < 0.2}
             shown = [{"type": "text", "text": "12"}, chance.choice(MEDIA[:2])]
             yield {"role": "toolResult", "content": shown if chance.random() < 0.2 else "12", **result}
+        if chance.random() < 0.05:
+            yield {"role": "compaction", "summary": f"So far {number}", "firstKept": f"e{2 * number}"}
     if chance.random() < 0.6:
         yield {"role": "assistant", "content": chance.choice(["Yes", "", [{"type": "thinking", "thinking": "Hm"}]])}
 
@@ -938,6 +1302,7 @@ def _omit(lines: list[bytes], chance: random.Random) -> None:
 
 
 CHANGES: list[Callable[[list[bytes], random.Random], None]] = [_drop, _repeat, _move, _tear, _omit]
+TEXT_CHANGES = [_drop, _repeat, _move]
 
 
 def test_a_file_that_is_read_at_once_is_the_same(path: Path) -> None:
@@ -987,12 +1352,15 @@ def test_show_prints_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, optio
     assert streamed == whole
 
 
-@pytest.mark.parametrize("source", [*FILES, *DOCUMENTS, *MADE], ids=lambda source: str(source)[-40:])
+@pytest.mark.parametrize(
+    "source", [*FILES, *DOCUMENTS, *MADE, *(f"document-{name}" for name in MADE_DOCUMENTS)], ids=lambda s: str(s)[-40:]
+)
 def test_stats_counts_the_same(source: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages, tools, usage and cost; without the lines of a program's own kinds, which are not read line by line."""
     path = source if isinstance(source, Path) else tmp_path / f"{source}.jsonl"
     if not isinstance(source, Path):
-        path.write_bytes(lines_of(MADE[source]))
+        made = MADE_DOCUMENTS.get(source.removeprefix("document-"))
+        path.write_bytes(lines_of(MADE[source]) if source in MADE else json.dumps(made).encode())
 
     def count() -> Any:
         result = CliRunner().invoke(stats, [str(path), "--json"])
@@ -1067,6 +1435,25 @@ def test_rows_for_programs_are_the_same(
         for _, report, _ in (streamed, whole):
             report["errors"] = len(report["errors"])
     assert streamed == whole and (whole[2] or "-o" not in options)
+
+
+@pytest.mark.parametrize("name", [*TEXTS, "several"])
+def test_the_commands_say_the_same_of_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """One session, or several in a history, which are read one at a time."""
+    monkeypatch.setattr(sources, "LARGE_OBJECT", 1)
+    path = tmp_path / "in.md"
+    path.write_bytes(TEXTS[name] if name in TEXTS else TEXTS["aider"] * 3)
+    for command, given in (
+        (show, []),
+        (show, ["--json"]),
+        (stats, ["--json"]),
+        (check_command, []),
+        (detect_command, []),
+        *((convert, ["-j", "1", "-t", to]) for to in ("openai-completions", "transcript", "interlingua")),
+        (convert, ["-j", "1", "-t", TEXT_FORMS.get(name, "aider")]),
+    ):
+        streamed, whole = both(monkeypatch, lambda: outcome(CliRunner().invoke(command, [str(path), *given])))  # noqa: B023
+        assert streamed == whole
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst", "folder/"])
@@ -1187,6 +1574,118 @@ def test_a_packed_session_is_read_entry_by_entry(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(lines_of(CLAUDE)))
     session = open_large(Source(path), None, [])
     assert session is not None and conversation_in(session) == il.decode(lines_of(CLAUDE))
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
+def test_so_is_a_packed_document(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """Its lists are found without going back in it."""
+    path = tmp_path / "s.json"
+    given = (WIRE / "zed" / "thread.json").read_bytes()
+    path.write_bytes(pack(given))
+    session = open_large(Source(path), None, [])
+    whole = il.decode(given)
+    assert session is not None
+    assert conversation_in(session) == replace(whole, extra=beginning(whole.extra))
+
+
+HALF = {"role": "user", "content": "a \ud83d b"}
+SURROGATES: dict[str, Any] = {
+    "first": {"v": 1, "id": "T-1", "title": "x \ud83d y", "messages": [HALF, *[_swe("user", "b")] * 3, HALF]},
+    "list": [{**HALF, "ts": 1}, {**HALF, "content": "b", "ts": 2}, {**HALF, "ts": 3}],
+    "other": {"messages": [HALF, HALF], "v": 1, "id": "T-1", "history": [{"a": "\ud83d"}, HALF]},
+}
+
+
+@pytest.mark.parametrize("name", SURROGATES)
+def test_text_that_is_no_unicode_is_reported_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """In the messages of a document, and beside them."""
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(SURROGATES[name]))
+    given = [str(path), "-t", "openai-completions", "--report", "-j", "1"]
+    streamed, whole = both(monkeypatch, lambda: outcome(CliRunner().invoke(convert, given)))
+    assert whole[0] == 0 and "U+FFFD" in whole[2] and streamed[:2] == whole[:2]
+    places, expected = ({word for word in found[2].split() if word.startswith("$")} for found in (streamed, whole))
+    assert {place for place in places if "[]" not in place} == expected  # those with it are of a group
+
+
+def test_bytes_that_are_no_unicode_are_reported_in_lines_without_an_end_between_them(tmp_path: Path) -> None:
+    """Each in its message."""
+    path = tmp_path / "s.jsonl"
+    lines = lines_of([*PLAIN[:1], {"role": "user", "content": "a# b"}, {"role": "user", "content": "c# d"}, PLAIN[5]])
+    path.write_bytes(lines.replace(b"#", b"\xff").replace(b'b"}\n', b'b"}'))
+    places = ["$[1].content", "$[2].content"]
+    (whole,) = il.read(path)
+    assert places == [problem.message.rpartition("(at ")[2].rstrip(")") for problem in whole.problems]
+    with jsontext.Repairs() as repaired:
+        session = open_large(Source(path), None, [])
+    assert session is not None and whole.entries == conversation_in(session).entries
+    assert places == list(dict.fromkeys(repaired))
+
+
+def test_data_behind_a_list_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(SURROGATES["list"]) + "{}")
+    assert open_large(Source(path), "cline", []) is None
+
+
+TURN = '{"role": "user", "content": [{"type": "text", "text": "Look"}]}'
+BROKEN_LISTS = {
+    "a comma at the end": f"[{TURN}, {TURN},]",
+    "no comma": f"[{TURN} {TURN}]",
+    "two commas": f"[{TURN},, {TURN}]",
+    "a comma at the beginning": f"[, {TURN}]",
+    "another bracket": f"[{TURN}}}",
+    "nothing": "[]",
+    "null": f"[{TURN}, null, {TURN}]",
+}
+
+
+@pytest.mark.parametrize("target", ["openai-completions", "transcript", "interlingua", "amp"])
+@pytest.mark.parametrize("name", BROKEN_LISTS)
+def test_an_odd_list_in_a_document_is_read_as_in_a_small_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, target: str
+) -> None:
+    """Or refused as there: a list that is no JSON, an empty one, or one with other values."""
+    path = tmp_path / "s.json"
+    path.write_text(f'{{"v": 1, "id": "T-1", "title": "Eggs", "": 5, "messages": {BROKEN_LISTS[name]}}}')
+    given = [str(path), "-t", target, "-j", "1"]
+    streamed, whole = both(monkeypatch, lambda: outcome(CliRunner().invoke(convert, given)))
+    assert streamed[:2] == whole[:2]
+
+
+def test_a_document_that_is_changed_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(f'{{"v": 1, "id": "T-1", "messages": [{TURN}, {TURN}]}}')
+    session = open_large(Source(path), "amp", [])
+    assert session is not None and 2 == len(conversation_in(session).entries)
+    path.write_text(f'{{"v": 1, "id": "T-1", "messages": [{TURN}, {TURN}, {TURN}]}}')
+    with pytest.raises(il.InterlinguaError, match="changed while it was read"):
+        conversation_in(session)
+
+
+def test_of_two_lists_at_one_key_the_last_counts(tmp_path: Path) -> None:
+    """As in any JSON: the file is read as a whole then."""
+    path = tmp_path / "s.json"
+    header = '"v": 1, "id": "T-1", "messages": [{"role": "user", "content": "Look"}]'
+    for again in (
+        '"messages": 5',
+        '"messages": [{"role": "user", "content": "No"}]',
+        '"messages": []',
+        '"mess\\u0061ges": []',
+        '"mess\\u0061ges": [{"role": "user", "content": "No"}]',
+    ):
+        path.write_text("{" + header + ", " + again + "}")
+        session = open_large(Source(path), "amp", [])
+        assert session is None or conversation_in(session).entries == il.decode(path.read_bytes(), "amp").entries
+
+
+def test_a_session_with_a_long_first_line_is_read_entry_by_entry(tmp_path: Path) -> None:
+    """A picture in the first prompt does not make a document of it."""
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(lines_of([{**CLAUDE[0], "summary": "eggs " * 500_000}, *CLAUDE[1:]]))
+    assert same_as_whole(path)
 
 
 def test_a_line_that_is_there_many_times_takes_linear_time() -> None:
@@ -1382,7 +1881,171 @@ def _long_cline(at: int) -> Iterator[Any]:
     yield {"role": "assistant", "content": [{"type": "text", "text": LONG}], "ts": at}
 
 
-# By format: how it is written, and what is around a list in a document.
+def _long_openhands(at: int) -> Iterator[Any]:
+    when, id = {"timestamp": "2026-01-01T00:00:00"}, 3 * at
+    yield {"id": id, **when, "source": "user", "action": "message", "args": {"content": "Look"}}
+    yield {"id": id + 1, **when, "source": "agent", "action": "read", "args": {"path": "eggs"}}
+    yield {"id": id + 2, **when, "source": "agent", "observation": "read", "content": LONG, "cause": id + 1}
+
+
+def _long_swe(at: int) -> Iterator[Any]:
+    call = {"id": f"c{at}", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    yield _swe("user", "Look")
+    yield _swe("assistant", "I look", tool_calls=[call])
+    yield _swe("tool", LONG, tool_call_ids=[f"c{at}"])
+
+
+def _long_continue(at: int) -> Iterator[Any]:
+    yield {"message": {"role": "user", "content": "Look"}, "contextItems": [{"content": LONG}]}
+    yield {"message": {"role": "assistant", "content": "Yes"}}
+
+
+def _long_steps(at: int) -> Iterator[Any]:
+    call = {"tool_call_id": f"c{at}", "function_name": "read", "arguments": {}}
+    seen = {"results": [{"source_call_id": f"c{at}", "content": LONG}]}
+    yield {"step_id": at, "source": "user", "message": "Look"}
+    yield {"step_id": at, "source": "agent", "message": "Yes", "tool_calls": [call], "observation": seen}
+
+
+def _long_amp(at: int) -> Iterator[Any]:
+    yield {"role": "user", "content": [{"type": "text", "text": "Look"}]}
+    yield {"role": "assistant", "content": [{"type": "text", "text": LONG}]}
+
+
+def _long_studio(at: int) -> Iterator[Any]:
+    for role, text in (("user", "Look"), ("assistant", LONG)):
+        version = {"type": "singleStep", "role": role, "content": [{"type": "text", "text": text}]}
+        yield {"versions": [version], "currentlySelected": 0}
+
+
+def _long_libre(at: int) -> Iterator[Any]:
+    for number, text in enumerate(("Look", LONG)):
+        id = 2 * at + number
+        yield {"messageId": f"{id}", "parentMessageId": f"{id - 1}", "text": text, "isCreatedByUser": not number}
+
+
+def _long_items(at: int) -> Iterator[Any]:
+    return (line["payload"] for line in _long_codex(at) if line["type"] == "response_item")
+
+
+def _long_turns(at: int) -> Iterator[Any]:
+    asked = {"content": {"Prompt": {"prompt": "Look"}}, "timestamp": None}
+    yield {"user": asked, "assistant": {"Response": {"message_id": f"{at}", "content": LONG}}, "request_metadata": None}
+
+
+def _long_pydantic(at: int) -> Iterator[Any]:
+    yield {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "Look"}]}
+    yield {"kind": "response", "model_name": "m", "parts": [{"part_kind": "text", "content": LONG}]}
+
+
+def _long_vercel(at: int) -> Iterator[Any]:
+    for number, (role, text) in enumerate((("user", "Look"), ("assistant", LONG))):
+        yield {"id": f"{at}-{number}", "role": role, "parts": [{"type": "text", "text": text}]}
+
+
+def _long_langchain(at: int) -> Iterator[Any]:
+    yield {"type": "human", "data": {"content": "Look"}}
+    yield {"type": "ai", "data": {"content": LONG, "tool_calls": []}}
+
+
+def _long_chunks(at: int) -> Iterator[Any]:
+    yield {"role": "user", "text": f"{at} Look"}
+    yield {"role": "model", "text": f"{at} {LONG}"}
+
+
+def _long_nodes(at: int) -> Iterator[Any]:
+    """Of a mapping: nodes under their ids."""
+    before = f"a{at - 1}" if at else None
+    for id, parent, role, text in ((f"u{at}", before, "user", "Look"), (f"a{at}", f"u{at}", "assistant", LONG)):
+        content = {"content_type": "text", "parts": [f"{at} {text}"]}
+        message = {"author": {"role": role}, "content": content, "create_time": 1.5, "recipient": "all"}
+        yield id, {"id": id, "parent": parent, "children": [], "message": message}
+
+
+def _long_fragments(at: int) -> Iterator[Any]:
+    for id, node in _long_nodes(at):
+        kind = "REQUEST" if id.startswith("u") else "RESPONSE"
+        fragment = {"type": kind, "content": node["message"]["content"]["parts"][0]}
+        yield id, {**node, "message": {"fragments": [fragment], "model": "m"}}
+
+
+def _long_webui(at: int) -> Iterator[Any]:
+    before = f"a{at - 1}" if at else None
+    yield f"u{at}", {"id": f"u{at}", "parentId": before, "role": "user", "content": f"{at} Look"}
+    yield f"a{at}", {"id": f"a{at}", "parentId": f"u{at}", "role": "assistant", "content": f"{at} {LONG}", "model": "m"}
+
+
+def _long_lobe(at: int) -> Iterator[Any]:
+    """The answer is written before its question."""
+    for number, (role, text) in ((1, ("assistant", LONG)), (0, ("user", "Look"))):
+        fields = {"id": f"{at}-{number}", "createdAt": at * 10 + number, "updatedAt": 1, "topicId": "t"}
+        yield {"role": role, "content": f"{at} {text}", **fields}
+
+
+def _long_mistral(at: int) -> Iterator[Any]:
+    for one in _long_lobe(at):
+        yield {**one, "chatId": "c"}
+
+
+def _long_thread(at: int) -> Iterator[Any]:
+    for number, (role, text) in enumerate((("assistant", LONG), ("user", "Look"))):
+        fields = {"object": "thread.message", "created_at": 10**6 - 2 * at - number, "id": f"m{at}-{number}"}
+        yield {"role": role, "content": [{"type": "text", "text": {"value": f"{at} {text}"}}], **fields}
+
+
+def _long_box(at: int) -> Iterator[Any]:
+    yield {"role": "user", "contentParts": [{"type": "text", "text": f"{at} Look"}]}
+    yield {"role": "assistant", "contentParts": [{"type": "text", "text": f"{at} {LONG}"}], "model": "m"}
+
+
+def _long_bubbles(at: int) -> Iterator[Any]:
+    yield {"type": 1, "bubbleId": f"u{at}", "text": f"{at} Look"}
+    call = {"toolCallId": f"c{at}", "name": "read_file", "rawArgs": '{"path": "a"}', "status": "completed"}
+    yield {"type": 2, "bubbleId": f"a{at}", "text": f"{at} {LONG}", "toolFormerData": {**call, "result": LONG}}
+
+
+def _long_parts(at: int) -> Iterator[Any]:
+    yield {"role": "user", "parts": [{"type": "text", "content": f"{at} Look"}]}
+    yield {"role": "assistant", "parts": [{"type": "text", "content": f"{at} {LONG}"}]}
+
+
+def _long_qodo(at: int) -> Iterator[Any]:
+    yield {"messageID": f"u{at}", "role": "user", "userInput": f"{at} Look"}
+    yield {"messageID": f"a{at}", "role": "assistant", "data": [f"{at} {LONG}"], "modelLabel": "m"}
+
+
+def _long_contents(at: int) -> Iterator[Any]:
+    yield {"role": "user", "parts": [{"text": f"{at} Look"}]}
+    yield {"role": "model", "parts": [{"text": f"{at} {LONG}"}, {"functionCall": {"name": "read", "args": {}}}]}
+    yield {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"output": LONG}}}]}
+
+
+def _long_claw(at: int) -> Iterator[Any]:
+    yield {"role": "user", "content": f"{at} Look"}
+    yield {"role": "assistant", "content": [{"type": "toolCall", "id": f"c{at}", "name": "read", "arguments": {}}]}
+    result = {"role": "toolResult", "toolCallId": f"c{at}", "toolName": "read", "isError": False}
+    yield {**result, "content": [{"type": "text", "text": LONG}]}
+
+
+def _long_atto(at: int) -> Iterator[Any]:
+    yield {"role": "user", "content": f"{at} Look"}
+    yield {"role": "assistant", "content": "", "toolCalls": [{"id": f"c{at}", "name": "read", "arguments": {}}]}
+    yield {"role": "tool", "toolCallId": f"c{at}", "content": LONG}
+
+
+LONG_LINE = LONG.replace("\n", " ")
+
+
+def _long_spec(at: int) -> Iterator[Any]:
+    yield f"_**User**_\n\n{at} Look\n\n---\n\n_**Agent (m)**_\n\n{at} {LONG_LINE}\n\n---\n\n"
+
+
+def _long_aider(at: int) -> Iterator[Any]:
+    yield f"#### {at} Look\n\n{at} {LONG_LINE}\n\n"
+
+
+# By format: how it is written, and the document around it, in which the empty lists are those of the messages; or the
+# text before them.
 LONG_OTHERS: dict[str, tuple[Callable[[int], Iterator[Any]], Any]] = {
     "qwen-code": (_long_qwen, None),
     "copilot-cli": (_long_copilot, None),
@@ -1390,16 +2053,90 @@ LONG_OTHERS: dict[str, tuple[Callable[[int], Iterator[Any]], Any]] = {
     "copilot-chat": (_long_log, None),
     "opencode": (_long_opencode, {"info": {"id": "s"}, "messages": []}),
     "cline": (_long_cline, []),
+    "openhands": (_long_openhands, []),
+    "swe-agent": (_long_swe, {"trajectory": [], "history": [], "info": {"exit_status": "done"}}),
+    "continue": (_long_continue, {"sessionId": "s", "history": []}),
+    "kiro": (_long_continue, {"sessionId": "s", "selectedModel": "m", "history": []}),
+    "atif": (_long_steps, {"schema_version": "ATIF-v1.4", "steps": []}),
+    "amp": (_long_amp, {"v": 1, "id": "T-1", "messages": []}),
+    "lm-studio": (_long_studio, {"messages": []}),
+    "librechat": (_long_libre, {"conversationId": "c", "messages": []}),
+    "amazon-q": (_long_turns, {"conversation_id": "c", "history": []}),
+    "pydantic-ai": (_long_pydantic, []),
+    "vercel-ui": (_long_vercel, {"id": "c", "messages": []}),
+    "langchain": (_long_langchain, []),
+    "codex-cli": (_long_items, {"session": {"id": "s"}, "items": []}),
+    "gemini-cli": (
+        lambda at: (line for line in _long_gemini(at) if "id" in line),
+        {"sessionId": "s", "projectHash": "p", "messages": []},
+    ),
+    "aistudio": (_long_chunks, {"runSettings": {"model": "m"}, "chunkedPrompt": {"chunks": []}}),
+    "chatgpt-export": (_long_nodes, [{"title": "Eggs", "mapping": {}}]),
+    "deepseek-export": (_long_fragments, {"title": "Eggs", "mapping": {}}),
+    "open-webui": (_long_webui, [{"user_id": "x", "chat": {"history": {"messages": {}}, "messages": []}}]),
+    "lobe-chat": (_long_lobe, {"schemaHash": "x", "data": {"messages": [], "topics": [{"id": "t"}]}}),
+    "le-chat": (_long_mistral, []),
+    "openai-assistants": (_long_thread, {"object": "list", "data": []}),
+    "chatbox": (_long_box, {"name": "Eggs", "messages": []}),
+    "cursor": (_long_bubbles, {"composer": {"composerId": "c", "name": "Eggs"}, "bubbles": []}),
+    "agents-sdk": (_long_items, {"session_id": "s", "items": []}),
+    "otel": (_long_parts, []),
+    "qodo": (_long_qodo, {"thread": {"id": "t"}, "messages": []}),
+    "clawtools": (_long_claw, {"systemPrompt": "Be short.", "messages": []}),
+    "attocode": (_long_atto, {"model": "m", "messages": []}),
+    "specstory": (_long_spec, "<!-- Generated by SpecStory -->\n\n"),
+    "aider": (_long_aider, "# aider chat started at 2026-01-01 00:00:00\n\n"),
 }
 
 
-@pytest.mark.parametrize("way", ["stats", "check", "convert -t openai-completions", "itself"])
-@pytest.mark.parametrize("name", LONG_OTHERS)
+# Other forms of these.
+LONG_OTHERS |= {
+    "gemini-cli-checkpoint": (_long_contents, {"authType": "oauth-personal", "history": []}),
+}
+
+
+def _filled(around: Any, records: list[Any]) -> Any:
+    """The document with the records in its empty lists and objects."""
+    if around in ([], {}):
+        return [value[1] if isinstance(value, tuple) else value for value in records] if around == [] else dict(records)
+    if isinstance(around, list):
+        return [_filled(item, records) for item in around]
+    return {key: _filled(item, records) for key, item in around.items()} if isinstance(around, dict) else around
+
+
+def test_a_document_of_one_line_is_not_read_to_its_end_for_its_format() -> None:
+    """It would be in memory as a whole."""
+    stream = io.BytesIO(b'{"messages": [' + b" " * (20 << 20) + b"]}")
+    assert [] == list(first_objects(stream))
+    assert stream.tell() < 17 << 20
+
+
+OTHER_WAYS = ("convert -t transcript", "convert -t interlingua", "show --json")
+EVERY_WAY = (
+    *("qwen-code", "copilot-cli", "kimi", "copilot-chat", "opencode", "cline", "swe-agent"),
+    *("open-webui", "lobe-chat", "specstory"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "is_transcript"),
+    [
+        (name, way, is_transcript)
+        for name in LONG_OTHERS
+        for way in ("stats", "check", "convert -t openai-completions", "itself", *OTHER_WAYS)
+        for is_transcript in (False, True)
+        if way == "convert -t openai-completions" or name in EVERY_WAY
+        if not is_transcript or name in ("qwen-code", "opencode")
+    ],
+)
 def test_nor_does_that_of_files_that_are_kept_as_templates(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, way: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, way: str, is_transcript: bool
 ) -> None:
-    """A template is as large as its file; of one that is not changed, the lines are copied."""
+    """A template is as large as its file: one record of it is in memory. Of a file that is not changed, the lines are
+    copied. Transcripts with records are read in the same way."""
     monkeypatch.setattr(large_sessions, "LARGE", 1)
+    monkeypatch.setattr(templates, "WINDOW", 1 << 16)
+    monkeypatch.setattr(templates, "NEAR", 4)
     command, given = {"itself": (convert, ["-t", name, "-j", "1"]), "stats": (stats, [])}.get(way) or WAYS[way]
     write, around = LONG_OTHERS[name]
     peaks, sizes = [], []
@@ -1408,12 +2145,136 @@ def test_nor_does_that_of_files_that_are_kept_as_templates(
         records = [record for at in range(turns) for record in write(at)]
         if around is None:
             path.write_bytes(lines_of(records))
+        elif isinstance(around, str):
+            path.write_text(around + "".join(records))
         else:
-            path.write_text(json.dumps({**around, "messages": records} if around else records))
+            path.write_text(json.dumps(_filled(around, records)))
+        if is_transcript:
+            text = il.convert(path.read_bytes(), "transcript", name).bytes()
+            path = path.with_suffix(".jsonl")
+            path.write_bytes(text)
         peaks.append(_peak(command, given, path))
         sizes.append(path.stat().st_size)
     limit = peaks[1] + 0.3 * (sizes[2] - sizes[1])
     assert peaks[2] < limit or _peak(command, given, path) < limit
+
+
+def _run_claude(at: int) -> Iterator[Any]:
+    return (line for line in _long_claude(at) if not at or line["message"]["content"] != "Look")
+
+
+def _run_codex(at: int) -> Iterator[Any]:
+    return (line for line in _long_codex(at) if not at or line["payload"].get("role") != "user")
+
+
+def _run_exec(at: int) -> Iterator[Any]:
+    if not at:
+        yield {"type": "thread.started", "thread_id": "t"}
+        yield {"type": "turn.started"}
+    item = {"id": f"i{at}", "type": "command_execution", "command": "ls", "status": "in_progress"}
+    yield {"type": "item.started", "item": item}
+    yield {"type": "item.completed", "item": {**item, "aggregated_output": LONG, "exit_code": 0, "status": "completed"}}
+
+
+def _run_pictures(at: int) -> Iterator[Any]:
+    """Results with pictures, which most wires have in a message after them, and calls without a result."""
+    for line in _long_transcript(at):
+        if at and line["role"] == "user":
+            continue
+        if line["role"] == "assistant":
+            line["parentId"] = f"{at - 1}-2" if at else "0-0"
+            line["content"] += [{**line["content"][0], "id": f"d{at}"}] if at % 3 == 0 else []
+        elif line["role"] == "toolResult":
+            line["content"] = [{"type": "text", "text": LONG}, MEDIA[0]]
+        yield line
+
+
+# One user message, and then only calls and results.
+RUNS: dict[str, Callable[[int], Iterator[Any]]] = {
+    "claude-code": _run_claude,
+    "codex-cli": _run_codex,
+    "codex-exec-stream": _run_exec,
+    "pictures": _run_pictures,
+}
+RUN_WAYS = [
+    "check",
+    "check --for anthropic-messages",
+    "convert -t openai-completions",
+    "convert -t anthropic-messages",
+    "convert -t bedrock-converse-stream",
+    "convert -t openai-finetune",
+    "convert -t codex-cli",
+]
+
+
+@pytest.mark.parametrize("way", RUN_WAYS)
+@pytest.mark.parametrize("name", RUNS)
+def test_nor_does_that_of_a_run_without_user_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, way: str
+) -> None:
+    """Of one program or another, whose rounds are the pieces."""
+    monkeypatch.setattr(large_sessions, "LARGE", 1)
+    command, given = WAYS[way]
+    peaks, sizes = [], []
+    for turns in (10, 40, 100):
+        path = tmp_path / f"{turns}.jsonl"
+        path.write_bytes(lines_of([line for at in range(turns) for line in RUNS[name](at)]))
+        peaks.append(_peak(command, given, path))
+        sizes.append(path.stat().st_size)
+    limit = peaks[1] + 0.3 * (sizes[2] - sizes[1])
+    assert peaks[2] < limit or _peak(command, given, path) < limit
+
+
+def _chats(turns: int) -> list[Any]:
+    messages = [{"role": "user", "content": "Look"}, {"role": "assistant", "content": LONG}]
+    return [{"id": f"{at}", "chatID": f"{at}", "chatTitle": "Eggs", "messages": messages} for at in range(turns)]
+
+
+def _export_of_claude(turns: int) -> list[Any]:
+    messages = [{"uuid": "m", "sender": "human", "text": LONG, "content": [{"type": "text", "text": LONG}]}]
+    return [{"uuid": f"{at}", "name": "Eggs", "chat_messages": messages} for at in range(turns)]
+
+
+@pytest.mark.parametrize("way", ["stats", "check", "convert -t openai-completions"])
+@pytest.mark.parametrize(
+    "export",
+    [
+        _export_of_claude,
+        lambda turns: {"data": {"chats": _chats(turns)}},
+        lambda turns: f"# aider chat started at 2026-01-01 00:00:00\n\n#### Look\n\n{LONG_LINE}\n\n" * turns,
+    ],
+    ids=["list", "object", "text"],
+)
+def test_nor_does_that_of_an_export_on_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, export: Callable[[int], Any]
+) -> None:
+    """Its conversations are read one by one; looking for a format reads the beginning of the line."""
+    monkeypatch.setattr(large_sessions, "LARGE", 1)
+    monkeypatch.setattr(sources, "LARGE_OBJECT", 1)
+    monkeypatch.setattr(arrays, "_MAX_OUTLINE", 1 << 20)
+    command, given = {"stats": (stats, [])}.get(way) or WAYS[way]
+    peaks, sizes = [], []
+    for turns in (20, 80, 200):
+        path = tmp_path / f"{turns}.json"
+        document = export(turns)
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+        peaks.append(_peak(command, given, path))
+        sizes.append(path.stat().st_size)
+    limit = peaks[1] + 0.3 * (sizes[2] - sizes[1])
+    assert peaks[2] < limit or _peak(command, given, path) < limit
+
+
+def test_a_history_that_cannot_be_cut_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or refused there, if it is larger than `--max-size`."""
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(lines_of([*PLAIN[:2], *PLAIN[4:], *PLAIN[:2]]))
+    session = open_large(Source(path), None, [])
+    assert session is not None and check_large(session, unnamed=True) is not None
+    monkeypatch.setattr(pieces, "MAX_CHARACTERS", 2000)
+    assert check_large(session, unnamed=True) is None
+    assert check_large(session, unnamed=True, target="anthropic-messages") is None
+    assert check_large(session, unnamed=True, target="training") is None
+    assert encode_large(session, "openai-completions", Lost()) is None
 
 
 def test_strict_mode_names_a_loss_of_a_large_session(

@@ -97,6 +97,28 @@ def test_a_torn_line_is_left_out_and_reported() -> None:
     assert "T" == conversation.title
 
 
+@pytest.mark.parametrize("name", ["answer", "choices", "completion", "output", "outputs", "response"])
+def test_what_may_be_the_answer_to_messages_is_named(name: str, tmp_path: Path) -> None:
+    """By `read` for an object, rows and lines, and by `show`; not where the messages end with an answer."""
+    value = (
+        [{"index": 0, "message": {"role": "assistant", "content": "Twelve."}}] if name == "choices" else {"en": "12"}
+    )
+    row = {"messages": [{"role": "user", "content": "How many eggs?"}], name: value}
+    text = json.dumps(row)
+    for data in (text, f"[{text}, {text}]", f"{text}\n{text}\n"):
+        for conversation in il.read(data.encode()):
+            assert ["How many eggs?"] == [message.text for message in conversation.messages]  # type: ignore[union-attr]
+            assert [f"`{name}` beside the messages is not read; it may be the answer"] == [
+                problem.message for problem in conversation.problems
+            ]
+    file = tmp_path / "row.json"
+    file.write_text(text)
+    shown = CliRunner().invoke(show, [str(file)])
+    assert 0 == shown.exit_code and f"`{name}` beside the messages" in shown.stderr
+    row["messages"].append({"role": "assistant", "content": "Twelve."})
+    assert () == il.decode(row).problems
+
+
 def test_a_torn_row_is_reported_beside_its_neighbour() -> None:
     """In the middle and at the end of a file with one conversation a line."""
     rows = LINES.splitlines()
@@ -484,7 +506,7 @@ def test_chats_in_a_database_of_cursor_are_read_one_at_a_time() -> None:
     assert len(list(chats)) == 8
 
 
-OBJECTS = {"grok-export": "conversations", "inspect-ai": "samples"}
+OBJECTS = {name: form.array for name, form in sorted(FORMATS.items()) if form.array is not None}
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -493,11 +515,14 @@ def test_a_large_object_around_an_array_is_read_one_conversation_at_a_time(
     name: str, indent: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if it were read as a whole; also with keys after the array, and with the names of arrays in texts."""
-    (sample,) = (path for path in (WIRE / name).glob("*.json") if not path.stem.endswith("row"))
-    value = json.loads(sample.read_text("utf-8"))
-    key = OBJECTS[name]
-    one = value.pop(key)[0]
-    value = {"note": {key: [f'"{key}": [']}, **value, key: [one, {**one, "note": "[{"}, one], "after": {key: [1]}}
+    outer, _, key = OBJECTS[name].rpartition(".")
+    samples = (json.loads(path.read_text("utf-8")) for path in sorted((WIRE / name).glob("*.json")))
+    holder = value = next(sample for sample in samples if key in (sample[outer] if outer else sample))
+    if outer:
+        holder = value[outer]
+    one = holder[key][0]
+    holder[key] = [one, {**one, "note": "[{"}, one]
+    value = {"note": {key: [f'"{key}": [']}, **value, "after": {key: [1]}}
     path = tmp_path / "export.json"
     path.write_text("\ufeff" + json.dumps(value, indent=indent), "utf-8")
     whole = list(il.read(path))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 import interlingua as il
 from cli.running import run
-from interlingua.cli.stats import command as stats
+from interlingua.cli.formats import stats_command as stats
 from interlingua.conversion import large_sessions
 from interlingua.conversion.tokenizing import counter, tokens
 

@@ -8,11 +8,14 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
 
 from cli.running import COMMAND, run
+from interlingua.cli import bulk
+from interlingua.conversion.sources import Source
 
 BODY = {"model": "claude-x", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
 LINE = json.dumps(BODY)
@@ -412,3 +415,71 @@ def test_the_model_of_a_request_can_be_given(target: str, model: str, id: str) -
     assert run("convert", "-t", target, "--model", model, given=LINE.encode()).json["model"] == id
     failed = run("convert", "-t", target, "--model", "claude-sonet", given=LINE.encode())
     assert (1, "") == (failed.code, failed.out) and "did you mean" in failed.err
+
+
+HALF = {
+    "one": (b'{"model":"m","messages":[{"role":"user","content":"a\\ud83d"}]}', "$.messages[0].content"),
+    "rows": (b'{"messages":[{"role":"user","content":"a\\ud83d"}]}\n' * 2, "$.messages[0].content"),
+    "session": (b'{"role":"user","content":"a"}\n{"role":"user","content":"a\\ud83d"}\n', "$[1].content"),
+}
+
+
+def copied(path: Path, monkeypatch: pytest.MonkeyPatch, **given: Any) -> bulk.PieceResult:
+    """The result for a session that is large enough for its lines to be copied."""
+    for limit in ("LARGE", "PIECE"):
+        monkeypatch.setattr(bulk, limit, 1)
+    given = {"origin": None, "target": "transcript", "model": None, "strict": False, "limit": 1 << 20, **given}
+    task, source = bulk.Task(**given), Source(path)
+    result = bulk.PieceResult()
+    for piece in bulk.pieces(source, task, copy=True):
+        one = bulk.convert(piece, task)
+        result.payload += one.payload + b"".join(payload for _, payload in one.sessions)
+        result.problems += one.problems
+        result.losses.merge(one.losses)
+    return result
+
+
+def test_half_a_surrogate_pair_is_a_loss_where_lines_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in strict mode: the line is refused."""
+    session = '{"role":"session","version":1}\n' + HALF["session"][0].decode()
+    path = written(tmp_path / "a.jsonl", session)
+    done = copied(path, monkeypatch)
+    assert ([], 1) == (done.problems, done.losses.lossy) and "\ufffd".encode() in done.payload
+    (refused,) = copied(path, monkeypatch, strict=True).problems
+    assert (3, True) == (refused.line, "$.content" in refused.message)
+
+
+def test_copied_lines_keep_their_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that may have packed ids, and is converted for that."""
+    lines = [
+        {"role": "session", "version": 1},
+        {"role": "user", "content": [{"type": "text", "text": "How | many?"}], "id": "u"},
+        {"role": "assistant", "content": [{"type": "text", "text": "Two | three."}], "id": "a", "parentId": "u"},
+    ]
+    done = copied(written(tmp_path / "a.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines)), monkeypatch)
+    made = [json.loads(line) for line in done.payload.splitlines()]
+    assert [("u", None), ("a", "u")] == [(line["id"], line.get("parentId")) for line in made[1:]]
+
+
+def test_a_pi_session_without_its_first_line_becomes_a_transcript(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lines are no messages: a large one is not copied line by line."""
+    message, time = {"role": "user", "content": "a"}, "2026-01-01T00:00:00Z"
+    lines = [{"type": "message", "id": f"e{at}", "timestamp": time, "message": message} for at in (1, 2)]
+    done = copied(written(tmp_path / "a.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines)), monkeypatch)
+    assert ([], 2) == (done.problems, done.payload.count(b'"role":"user"'))
+
+
+@pytest.mark.parametrize("layout", HALF)
+def test_half_a_surrogate_pair_is_a_loss(tmp_path: Path, layout: str) -> None:
+    """It is read as U+FFFD, which the report says; strict mode refuses it."""
+    data, place = HALF[layout]
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(data)
+    done = run("convert", path, "-t", "openai-responses", "--report")
+    assert done.code == 0 and "\ufffd" in done.out and place in done.err
+    refused = run("convert", path, "-t", "openai-responses", "--strict")
+    assert (refused.code, refused.out) == (1, "") and place in refused.err

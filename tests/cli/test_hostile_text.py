@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from interlingua.cli import group
 from interlingua.values.errors import InterlinguaError
-from interlingua.values.visible_text import printable
+from interlingua.values.text import printable
 
 HOSTILE = "\x1b]52;c;cm0=\x07\x1b]0;title\x07\x1bPq\x1b\\\x9b2J\x9d52;c;x\x9c\x1b[8m\u202egnp\u2066[/x][link=x]:bomb:"
 

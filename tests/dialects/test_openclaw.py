@@ -73,10 +73,10 @@ def test_a_tree_has_its_entries_in_their_places() -> None:
         "model_change",
         "thinking_level_change",
         "UserMessage",
-        "branch_summary",
+        "UserMessage",  # the summary of a branch
         "model_change",
-        "custom_message",
-        "bashExecution",
+        "UserMessage",  # of an extension
+        "UserMessage",  # a command of the user
         "AssistantMessage",
         "compaction",
         "custom",

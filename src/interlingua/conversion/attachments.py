@@ -122,15 +122,11 @@ def _read(name: str) -> bytes:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever, a device never end
             raise FormatError(f"{name!r} is not a regular file; pass the path of one", "source")
         if path.stat().st_size > MAX_BYTES:
-            raise _too_large(name)
+            raise FormatError(f"{name} has more than {MAX_BYTES:,} bytes; upload it and pass its URL", "source")
         return read_regular(path)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or str(error)
         raise FormatError(f"cannot read {name!r}: {why}; check the path", "source") from None
-
-
-def _too_large(name: str) -> FormatError:
-    return FormatError(f"{name} has more than {MAX_BYTES:,} bytes; upload it and pass its URL", "source")
 
 
 def _seen(data: bytes) -> str | None:

@@ -26,7 +26,7 @@ from ..values.request import Context, Conversation, Entry, ModelDescriptor, Requ
 from . import training
 from .adapting.adapter import adapt, structural_repairs
 from .adapting.pairing import UNANSWERED, UNASKED
-from .adapting.pieces import FirstPass, StructuralRepairs, TargetRepairs, adapt_pieces, count_totals, pieces
+from .adapting.pieces import FirstPass, StructuralRepairs, TargetRepairs, TooLong, adapt_pieces, count_totals, pieces
 from .adapting.work import SHAPE, Earlier, Totals
 from .converting import decode
 from .detection import SELF, detect, is_stream, value_of
@@ -129,13 +129,21 @@ def check_large(session: LargeSession, unnamed: bool, target: str | None = None)
 
     `unnamed`: the format was detected.
     """
-    if FORMATS[session.dialect].mistakes is not None:
+    if FORMATS[session.dialect].mistakes is not None and session.listed is None:
         return None  # the format has rules of its own
-    if target is not None and training.rules_of(target) is not None:
-        return _check_large_row(session, unnamed, target)
-    if target is not None:
+    try:
+        if target is None:
+            return _check_large_alone(session, unnamed)
+        if training.rules_of(target) is not None:
+            return _check_large_row(session, unnamed, target)
         return _check_large_for(session, unnamed, target)
-    mistakes = tuple(_line_mistakes(session.lines(), IdMap())) if session.dialect in _OURS else ()
+    except TooLong:
+        return None
+
+
+def _check_large_alone(session: LargeSession, unnamed: bool) -> tuple[Finding, ...]:
+    """The same with no target."""
+    mistakes = _large_mistakes(session)
     tree, first, repairs, end = _BrokenTree(), FirstPass(), StructuralRepairs(), _End()
     line = bytearray()
 
@@ -165,7 +173,7 @@ def check_large(session: LargeSession, unnamed: bool, target: str | None = None)
 
 def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple[Finding, ...] | None:
     """The same with the rules of a wire; None if they concern the whole history."""
-    mistakes = tuple(_line_mistakes(session.lines(), IdMap())) if session.dialect in _OURS else ()
+    mistakes = _large_mistakes(session)
     tree, survey, repairs = _BrokenTree(), Survey(), TargetRepairs()
 
     def visit(at: int, entry: Entry, is_next: bool) -> None:
@@ -190,11 +198,9 @@ def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple
     return (*mistakes, *tree.findings(), *_without_described(found, mistakes))
 
 
-def _check_large_row(session: LargeSession, unnamed: bool, trainer: str) -> tuple[Finding, ...] | None:
+def _check_large_row(session: LargeSession, unnamed: bool, trainer: str) -> tuple[Finding, ...]:
     """The same with the rules of a trainer."""
-    found = check_large(session, unnamed)
-    if found is None:
-        return None
+    found = _check_large_alone(session, unnamed)
     outlines, asides = training.Outlines(), set[int]()
 
     def visit(at: int, entry: Entry, is_next: bool) -> None:
@@ -393,6 +399,18 @@ def _mistakes(value: Any, name: str | None) -> tuple[Finding, ...]:
         for path, message, remedy in spotted
         if (place := path if places is None else _placed(path, places)) is not None
     )
+
+
+def _large_mistakes(session: LargeSession) -> tuple[Finding, ...]:
+    """The same for a session that is not in memory."""
+    rules: Any = FORMATS[session.dialect].mistakes
+    if rules is None and session.dialect not in _OURS:
+        return ()
+    if session.listed is None:
+        return tuple(_line_mistakes(session.lines(), IdMap()))
+    rules = rules or find("clawtools").mistakes  # type: ignore[attr-defined]
+    around = session.listed.header if session.listed.key else []
+    return tuple(Finding(path, "error", message, remedy) for path, message, remedy in rules(around, session.lines()))
 
 
 def _own_messages(value: dict[str, Any]) -> tuple[Any, dict[int, str]]:

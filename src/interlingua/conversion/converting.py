@@ -16,12 +16,25 @@ from ..dialects import dialect as find
 from ..dialects.framing import Frame
 from ..dialects.registry import canonical, ordered
 from ..dialects.wire import FileFormat
+from ..values import jsontext
 from ..values.canonical import build, plain
 from ..values.errors import BadWire, InterlinguaError, Unsupported
 from ..values.folding import fold
-from ..values.losses import Encoded, Lines, Loss, Losses, answered_calls, extra_losses, off_path
+from ..values.losses import (
+    REPLACED,
+    Encoded,
+    Lines,
+    Loss,
+    Losses,
+    answered_calls,
+    extra_losses,
+    off_path,
+    places,
+    repaired_calls,
+    replaced,
+)
 from ..values.messages import AssistantMessage, CustomMessage, UserMessage
-from ..values.request import Conversation, Entry, ModelDescriptor, Request
+from ..values.request import Conversation, Entry, ModelDescriptor, Problem, Request
 from .adapting import adapter
 from .compacted import Compacted, compacted
 from .detection import (
@@ -40,7 +53,44 @@ from .inputs import Given, conversation_of
 
 
 def decode(data: Any, dialect: str | None = None) -> Conversation:
-    """Returns the conversation in `data`: JSON values, text or bytes, in the named dialect or the detected one."""
+    """Returns the conversation in `data`: JSON values, text or bytes, in the named dialect or the detected one.
+
+    Characters that are no Unicode become U+FFFD; `problems` says where.
+    """
+    with jsontext.Repairs() as repaired:
+        conversation = _decode_any(data, dialect)
+    if repaired.has_kept:
+        repaired += _repaired_calls(conversation)
+    return with_repairs(_with_unread_answers(conversation), repaired)
+
+
+# Where programs have the answer to `messages` beside them. A format that reads it has no such residual.
+_ANSWERS = frozenset(("answer", "choices", "completion", "output", "outputs", "response"))
+
+
+def _with_unread_answers(conversation: Conversation) -> Conversation:
+    """Returns a conversation whose problems name what may be the answer to its last message, and is none of its own."""
+    unknown = [fields for fields in conversation.extra.values() if isinstance(fields, dict)]
+    names = [name for fields in unknown for name in fields if name in _ANSWERS and fields[name]]
+    if not names or isinstance(next(reversed(conversation.messages), None), AssistantMessage):
+        return conversation
+    found = tuple(Problem(message=f"`{name}` beside the messages is not read; it may be the answer") for name in names)
+    return replace(conversation, problems=(*conversation.problems, *found))
+
+
+def _repaired_calls(conversation: Conversation) -> Iterator[str]:
+    for entry, place in zip(conversation.entries, places(conversation), strict=True):
+        yield from repaired_calls(getattr(entry.message, "content", None), place)
+
+
+def with_repairs(conversation: Conversation, repaired: Iterable[str], line: int | None = None) -> Conversation:
+    """Returns a conversation whose problems name the texts that were repaired when it was read."""
+    found = [Problem(message=f"{REPLACED} (at {path})", line=line) for path in repaired]
+    every = tuple(dict.fromkeys((*conversation.problems, *found)))
+    return conversation if len(every) == len(conversation.problems) else replace(conversation, problems=every)
+
+
+def _decode_any(data: Any, dialect: str | None) -> Conversation:
     if dialect is not None:
         conversation = _decode(data, canonical(dialect))
         if not _has_messages(conversation):
@@ -148,8 +198,19 @@ def encode(conversation: Given, dialect: str, *, strict: bool = False, adapt: bo
 
 
 def convert(data: Any, to: str, dialect: str | None = None, *, strict: bool = False) -> Encoded:
-    """`decode`, then `encode`."""
-    return encode(decode(data, dialect), to, strict=strict)
+    """`decode`, then `encode`; what could not be read as it was is a loss, too."""
+    with jsontext.Repairs() as repaired:
+        conversation = _decode_any(data, dialect)
+    encoded = encode(conversation, to, strict=strict)
+    return with_losses(encoded, map(replaced, dict.fromkeys(repaired)), to, strict=strict) if repaired else encoded
+
+
+def with_losses(encoded: Encoded, losses: Iterable[Loss], dialect: str, *, strict: bool) -> Encoded:
+    """Returns a result with further losses before its own; in strict mode the first is raised."""
+    found = tuple(losses)
+    if strict and found:
+        raise Unsupported(dialect, f"{found[0].what}: {found[0].why}", found[0].path)
+    return Encoded(encoded.body, Losses(lambda: _once(found, encoded.losses)))
 
 
 def _encode_wire(conversation: Conversation, name: str, adapting: bool) -> Encoded:

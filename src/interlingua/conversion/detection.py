@@ -46,17 +46,24 @@ def value_of(data: Any) -> Any:
 
 def lines_in(stream: IO[bytes]) -> Lines | None:
     """Like `value_of` for a file of JSON lines, without keeping its bytes; on None the stream position is undefined."""
-    if not holds_lines(stream.read(HEAD)):
+    if not holds_lines(stream):
         return None
     stream.seek(0)
     with gc_paused():
         return _parsed(stream)
 
 
-def holds_lines(head: bytes) -> bool:
-    """Whether a file that begins with `head` is JSON lines, and no recorded stream or text."""
-    head = head[:HEAD]
-    return stream_kind(head) is None and _begins_lines(head) and _known_text(head) is None
+def holds_lines(stream: IO[bytes]) -> bool:
+    """Whether a file is JSON lines, and no recorded stream or text, by its beginning."""
+    head = begin = stream.read(HEAD)
+    data, size = head, 0
+    while begin.startswith(b"{") and b"\n" not in data and data and size < MAX_LINE:
+        size += len(data)
+        data = stream.read(HEAD)
+    if size and b"\n" in data:  # a long first line
+        stream.seek(0)
+        begin = stream.read(size + 2 * HEAD)
+    return stream_kind(head) is None and _begins_lines(begin) and _known_text(head) is None
 
 
 def _begins_lines(data: bytes | bytearray | str) -> bool:
@@ -76,6 +83,7 @@ def text_of_file(data: bytes | bytearray | str) -> Text:
     return Text(data if isinstance(data, str) else bytes(data).decode("utf-8-sig", "replace"))
 
 
+MAX_LINE = 16 << 20  # bytes: a longer first line is a document
 HEAD = 1 << 16  # bytes that distinguish a text from JSON lines, which may be long
 
 
@@ -142,14 +150,15 @@ def _parsed(texts: Iterable[Any]) -> Lines | None:
         if not line or line.isspace():
             continue
         try:
-            values = jsontext.read_line(line)
+            values = jsontext.read_line(line, len(lines))
         except FormatError as error:
             problems.append(Problem(message=error.message, line=number))
             continue
         for value in values:
-            if kind is None and type(value) in (dict, list):
-                kind = type(value)
             if type(value) is kind:
+                lines.append(value)
+            elif kind is None and type(value) in (dict, list):
+                kind = type(value)
                 lines.append(value)
             else:
                 wrong = "expected a list" if kind is list else "expected an object"
@@ -197,6 +206,14 @@ def detect(data: Any) -> Detection | None:
         return None
     name, reason = next(iter(found.items()))
     return Detection(name, reason, tuple(found)[1:])
+
+
+def detect_text(head: bytes) -> Detection | None:
+    """The format of a text, by its first bytes; None for anything else."""
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")) or stream_kind(head) is not None:
+        return None
+    text = _known_text(head[: head.rfind(b"\n") + 1])
+    return None if text is None else detect(text)
 
 
 def detect_name(data: Any) -> str | None:

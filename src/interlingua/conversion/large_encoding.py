@@ -5,6 +5,8 @@ The history is adapted in pieces (`adapting.pieces`), after a pass that collects
 
 import contextlib
 import itertools
+import re
+import secrets
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -14,13 +16,15 @@ from msgspec.structs import replace
 
 from ..dialects import FORMATS, WIRES
 from ..dialects.comparison import NO_PLACE, OTHERWISE
+from ..dialects.files import templates
 from ..dialects.files.new_sessions import Facts, unsupported
 from ..dialects.files.reading import REJECTED
 from ..dialects.files.records import LINEAR, UNPLACED
-from ..dialects.wire import FileFormat, Wire
+from ..dialects.files.templates import LongList
+from ..dialects.wire import FileFormat, SessionStream, Wire
 from ..values import jsontext
 from ..values.compact import Ids, IdSet
-from ..values.errors import Unsupported
+from ..values.errors import InterlinguaError, Unsupported
 from ..values.losses import (
     QUIET,
     UNCLEAN,
@@ -39,29 +43,30 @@ from ..values.messages import (
     Message,
     OpaqueBlock,
     ThinkingBlock,
-    ToolCall,
     ToolResultMessage,
     UserMessage,
     blocks_of,
 )
-from ..values.request import Conversation, Entry, Request, ToolSpec
+from ..values.request import Conversation, Entry, Request, is_aside
 from ..values.summaries import summary_of
 from .adapting.cache_markers import max_markers_of, places
 from .adapting.pieces import (
     ASKED,
     AdaptedPiece,
     CallPlaces,
+    TooLong,
     adapt_pieces,
     count_totals,
-    marking_last,
+    is_of_options,
     pieces,
     read_as,
     unchanged_pieces,
+    with_next,
 )
 from .adapting.work import Earlier, Totals, Work
 from .compacted import Compaction, omitted, replaced, replacement, seen_from, shifted
 from .converting import OFF_PATH, conversation_losses, encode_as, encoded_losses, entry_losses, is_own
-from .large_sessions import LargeSession
+from .large_sessions import LargeSession, json_parts
 
 BRANCHES, ADAPTING, ENCODING = range(3)  # the order in which losses are reported
 
@@ -298,6 +303,12 @@ def _separated(items: Iterable[Any]) -> Iterator[bytes]:
         separator = b","
 
 
+def _list(items: Iterable[Any]) -> Iterator[bytes]:
+    yield b"["
+    yield from _separated(items)
+    yield b"]"
+
+
 def _is_of(piece: AdaptedPiece, loss: Loss) -> bool:
     """Whether a loss is of a piece, and not of the messages around it.
 
@@ -318,30 +329,30 @@ class LargeBody(_LargeHistory):
         super().__init__(session, wire.api, on_path, survey)
         self._codec = wire.codec
         self._place = _find_place(wire.codec.encode)
-        self._adds_tools = wire.limits.tools_with_history and not session.about.tools and not self._is_own
         self._frame: Request | None = None  # the adapted request without messages
 
     def survey(self, report: Callable[[int, Loss], None]) -> None:
         """Reads the file once, for what concerns all of the body; reports the losses, each with its stage."""
-        note, called = self._noting(report), dict[str, None]()
+        note = self._noting(report)
+        of_options: list[tuple[int, Loss]] = []
 
         def encoded(piece: AdaptedPiece, losses: Sequence[Loss]) -> None:
             adapted = piece.adapted
             self._add_frame(adapted.request)
-            called.update((call.name, None) for message in piece.messages for call in _calls_in(message))
             changed = dict.fromkeys(loss for loss in adapted.losses if _is_of(piece, loss))
-            for loss in changed:
-                note(ADAPTING, loss)
-            for loss in dict.fromkeys(encoded_losses(adapted, losses)):
-                if _is_of(piece, loss) and loss not in changed:
-                    note(ENCODING, loss)
+            others = dict.fromkeys(encoded_losses(adapted, losses))
+            found = [(ADAPTING, loss) for loss in changed]
+            found += [(ENCODING, loss) for loss in others if _is_of(piece, loss) and loss not in changed]
+            of_options[:] = [(stage, loss) for stage, loss in found if is_of_options(loss)]
+            for stage, loss in found:
+                if not is_of_options(loss):
+                    note(stage, loss)
 
         for _ in self._items(self._pieces(note, report, ()), encoded):
             pass
+        for stage, loss in of_options:
+            note(stage, loss)
         assert self._frame is not None
-        if self._adds_tools and called:
-            tools = tuple(ToolSpec(name=name, input_schema={"type": "object"}) for name in called)
-            self._frame = _with(self._frame, tools=tools)
         for loss in conversation_losses(replace(self._session.about, head=self._session.head)):
             note(BRANCHES, loss)
 
@@ -381,17 +392,12 @@ class LargeBody(_LargeHistory):
         return encoded
 
     def _add_frame(self, request: Request) -> None:
-        """Adds the adapted request of a piece."""
-        frame = _with(request, messages=())
-        if self._frame is None:
-            self._frame = frame
-            return
-        # Messages of the system before all others are part of the system prompt of the first piece.
-        own: dict[str, Any] = {"system": self._frame.context.system}
-        if self._adds_tools:  # for the calls of the piece
-            own["tools"] = self._frame.context.tools
-        if _with(frame, **own) != self._frame:
-            raise _NotLocal
+        """Adds the adapted request of a piece. Those after it are right about all but the system prompt.
+
+        Messages of the system before all others are part of that of the first piece.
+        """
+        first = request if self._frame is None else self._frame
+        self._frame = _with(request, messages=(), system=first.context.system)
 
 
 def _find_place(encode: Callable[[Conversation], Encoded]) -> tuple[str, ...]:
@@ -418,11 +424,6 @@ def _list_in(body: Any, place: tuple[str, ...]) -> list[Any]:
 def _with(request: Request, **fields: Any) -> Request:
     """Returns a request with other fields of its context."""
     return replace(request, context=replace(request.context, **fields))
-
-
-def _calls_in(message: Message) -> Iterator[ToolCall]:
-    if isinstance(message, AssistantMessage):
-        yield from (block for block in blocks_of(message.content) if isinstance(block, ToolCall))
 
 
 def _extended(item: Any, before: Any, joined: Any) -> Any:
@@ -571,13 +572,14 @@ class LargeRow:
     def _pieces(self, visit: Callable[[int, Entry], None]) -> Iterator["_RowPiece"]:
         """Encodes the pieces of the history."""
         first, known, encode = 0, len(self._known), self._encoder()
-        for messages, is_last in marking_last(pieces(self._listed(visit), self._places)):
-            goes_on = self._rows.last_apart and not is_last
+        cut = pieces(self._listed(visit), self._places, in_turns=not self._rows.whole_turns)
+        for messages, after in with_next(cut):
+            goes_on = self._rows.last_apart and after is not None
             row = encode([*messages, ASKED] if goes_on else messages)
             items = _list_in(row.body, self._place)
             if items[:known] != self._known:
                 raise _NotLocal
-            yield _RowPiece(first, messages, row, items[known : len(items) - goes_on], is_last)
+            yield _RowPiece(first, messages, row, items[known : len(items) - goes_on], after is None)
             first += len(messages)
 
     def _encoder(self) -> Callable[[list[AgentMessage]], Encoded]:
@@ -725,7 +727,8 @@ class LargeFile:
 
     def __init__(self, session: LargeSession) -> None:
         self._session = session
-        self.is_body = session.listed is not None
+        self._is_text = FORMATS[session.dialect].text
+        self.is_body = session.listed is not None or self._is_text
 
     def survey(self, report: Callable[[int, Loss], None]) -> None:
         """Nothing is lost."""
@@ -733,12 +736,95 @@ class LargeFile:
     def parts(self) -> Iterator[bytes]:
         """The lines of the file, or the document."""
         listed = self._session.listed
+        if self._is_text:
+            yield from (line.encode() for line in self._session.lines())
+            return
         if listed is None:
             yield from _lines(self._session.lines())
             return
-        begin, end = _around(listed.document, listed.place)
+        if not listed.key:
+            yield from _list(listed.items(""))
+            return
+        marks = {key: secrets.token_hex(16) for key in listed.lists}
+        header = listed.header
+        for key, mark in marks.items():
+            header = templates.put(header, key, partial(_instead, mark))
+        keys = {jsontext.write(mark): key for key, mark in marks.items()}
+        for text in re.split(b"(" + b"|".join(keys) + b")", jsontext.write(header)):
+            if text in keys:
+                yield from json_parts(listed.items(keys[text]), keyed=keys[text] in listed.listed.nodes)
+            else:
+                yield text
+
+
+def _instead(mark: str, value: Any) -> str:
+    return mark
+
+
+class LargeReturn:
+    """A large session in the format whose records its transcript has, if nothing was changed in it."""
+
+    def __init__(self, session: LargeSession, form: FileFormat) -> None:
+        self._session, self._form = session, form
+        about = session.described()
+        kept = about.extra[form.name]
+        body, self.is_body = kept[templates.FILE][0], not kept.get(templates.LINE)
+        keys = form.listed.keys if form.listed is not None and self.is_body and isinstance(body, dict) else ()
+        places = kept.get(templates.PLACES)
+        self._key: str = places[0] if places else next((key for key in keys if key in body), "")
+        found: list[Any] = []
+        templates.put(body, self._key, found.append)
+        records = found[0] if found else None
+        if not isinstance(records, LongList) or kept.get(templates.COUNT) is None:
+            raise _NotLocal
+        self._count, self._keyed = kept[templates.COUNT], records.is_keyed
+        self._filling = templates.LargeFilling(about, self._entries, records)
+        if not self._filling.is_local:
+            raise _NotLocal
+        header = templates.put(body, self._key, lambda _: {} if records.is_keyed else [])
+        for key in places or (header if isinstance(header, dict) else ()):
+            header = templates.put(header, key, lambda value: list(value) if isinstance(value, LongList) else value)
+        self._header = self._filling.fill(header) if self._key else {}
+
+    def survey(self, report: Callable[[int, Loss], None]) -> None:
+        """Reads the file that is written, and compares it with the session; nothing is lost."""
+        again = self._read()
+        if again is None or not self._is_same(again):
+            raise _NotLocal
+
+    def _read(self) -> SessionStream | None:
+        form = self._form
+        if not self.is_body:
+            return None if form.stream is None else form.stream(self._filling.records)
+        return None if form.listed is None else form.listed.stream(self._header, self._filling.records)
+
+    def _is_same(self, again: SessionStream) -> bool:
+        count = 0
+        for entry, other in itertools.zip_longest(self._entries(), again.entries()):
+            if entry is None or other is None or entry.message != other.message or entry.parent_id != other.parent_id:
+                return False
+            count += 1
+        about = replace(self._session.about, head=self._session.head, entries=(), extra={}, problems=())
+        return count == self._count and about == replace(again.about, head=again.head, extra={})
+
+    def _entries(self) -> Iterator[Entry]:
+        return (entry for entry in self._session.entries() if not is_aside(entry))
+
+    def parts(self) -> Iterator[bytes]:
+        """The lines of the file, or the document."""
+        if not self.is_body:
+            yield from _lines(self._filling.records())
+            return
+        items = json_parts(self._filling.records(), keyed=self._keyed)
+        if not self._key:
+            yield from items
+            return
+        mark = secrets.token_hex(16)
+        begin, end = jsontext.write(templates.put(self._header, self._key, partial(_instead, mark))).split(
+            jsontext.write(mark)
+        )
         yield begin
-        yield from _separated(self._session.lines())
+        yield from items
         yield end
 
 
@@ -758,7 +844,7 @@ def encode_large(session: LargeSession, target: str, losses: LossSink) -> LargeE
     """Returns a session in another format, with its losses reported; None if it must be in memory for that."""
     try:
         return _encode_large(session, target, losses)
-    except _NotLocal:
+    except (_NotLocal, TooLong):
         return None
 
 
@@ -766,6 +852,11 @@ def _encode_large(session: LargeSession, target: str, losses: LossSink) -> Large
     form, wire, about = FORMATS.get(target), WIRES.get(target), session.about
     if session.is_partial and target == session.dialect and session.is_as_read:
         return LargeFile(session)
+    if session.is_partial and form is not None and templates.FILE in about.extra.get(form.name, {}):
+        try:
+            return _surveyed(LargeReturn(session, form), losses)
+        except (InterlinguaError, LookupError, AttributeError, TypeError, ValueError):
+            return None  # a hole without its text: reading it as a whole says so
     if form is not None and form.copy is not None and about.extra.get(form.name):
         with contextlib.suppress(Unsupported):
             return _surveyed(LargeCopy(session, form), losses)

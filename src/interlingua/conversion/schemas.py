@@ -24,9 +24,7 @@ _ROUNDS = 2  # how often a recursive schema is inlined
 
 
 def fit(schema: Any, rules: str) -> tuple[Any, list[str]]:
-    """Returns the schema for a target with these rules, and the paths of what it cannot express. The source is not
-    changed.
-    """
+    """The schema for a target with these rules, and the paths of what it cannot express. The source is not changed."""
     if rules != "gemini" or not isinstance(schema, dict):
         return schema, []
     fitting = _Fitting(schema)
@@ -90,9 +88,7 @@ class _Fitting:
     def _resolved(
         self, node: dict[str, Any], path: str, trail: tuple[str, ...]
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Returns the node with its reference inlined; one that recurses too often, or points nowhere, becomes any
-        value.
-        """
+        """The node with its reference inlined; one that recurses too often, or points nowhere, becomes any value."""
         while isinstance(reference := node.get("$ref"), str):
             node = {key: value for key, value in node.items() if key != "$ref"}
             found = find(self._root, reference)
@@ -246,7 +242,12 @@ class _Closing:
         if open_ended is not False:
             self.faults.append(f"{path}.additionalProperties" if path else "additionalProperties")
         out["additionalProperties"] = False
-        properties, required = node.get("properties") or {}, list(node.get("required") or ())
+        properties, given = node.get("properties") or {}, node.get("required")
+        if not isinstance(given, list | None):
+            self.faults.append(f"{path}.required" if path else "required")
+            del out["required"]
+            return
+        required = list(given or ())
         if self._rule == "closed" or not isinstance(properties, dict):
             return
         for name, item in properties.items():
@@ -261,10 +262,12 @@ def takes_null(schema: Any) -> bool:
     """Whether the schema itself allows null."""
     if not isinstance(schema, dict):
         return False
-    kinds = schema.get("type")
-    if kinds == "null" or (isinstance(kinds, list) and "null" in kinds) or None in (schema.get("enum") or ()):
+    kinds, choices, options = schema.get("type"), schema.get("enum"), schema.get("anyOf")
+    if kinds == "null" or (isinstance(kinds, list) and "null" in kinds):
         return True
-    return any(takes_null(item) for item in schema.get("anyOf") or ())
+    if isinstance(choices, list) and None in choices:
+        return True
+    return isinstance(options, list) and any(takes_null(item) for item in options)
 
 
 def _refers_to_itself(root: Any, reference: str) -> bool:

@@ -25,14 +25,25 @@ from ..dialects.residual import fields_of
 from ..dialects.wire import FileFormat
 from ..values import jsontext, request
 from ..values.errors import FormatError, InterlinguaError
-from ..values.losses import Lines
+from ..values.losses import Lines, Text
 from ..values.regular import stream_regular
 from ..values.request import Conversation
 from . import containers
-from .arrays import CHUNK, Splitter, elements, find_array, parts
+from .arrays import CHUNK, Listing, Splitter, elements, outline, parts, with_lists
 from .containers import SourceError
-from .converting import decode, divided, split, stands_alone
-from .detection import Detection, detect, detect_name, gc_paused, is_stream, lines_in, value_of
+from .converting import decode, divided, split, stands_alone, with_repairs
+from .detection import (
+    HEAD,
+    MAX_LINE,
+    Detection,
+    detect,
+    detect_name,
+    detect_text,
+    gc_paused,
+    is_stream,
+    lines_in,
+    value_of,
+)
 from .subagents import files_of_subagents, relatives_of, spawned, subagents_of
 
 _log = logging.getLogger(__name__)
@@ -82,12 +93,16 @@ class Source(NamedTuple):
 
 
 class Document(NamedTuple):
-    """One conversation's data, its line or number if the file holds several, and its format if known."""
+    """One conversation's data, its line or number if the file holds several, and its format if known.
+
+    `repaired` are the paths of texts in it with characters that are no Unicode, which are read as U+FFFD.
+    """
 
     source: Source
     line: int | None
     data: Any
     dialect: str | None = None
+    repaired: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -230,9 +245,29 @@ def documents(
 
     With `decoded`, the data of a file that its format reads at once is the `Conversation`.
     """
+    inside = _documents(source, dialect, problems, limit, opened, advance, columns, decoded)
+    while True:
+        with jsontext.Repairs() as repaired:
+            document = next(inside, None)
+        if document is None:
+            return
+        yield document._replace(repaired=tuple(dict.fromkeys(repaired))) if repaired else document
+
+
+def _documents(
+    source: Source,
+    dialect: str | None,
+    problems: list[Problem],
+    limit: int,
+    opened: IO[bytes] | None,
+    advance: Callable[[int], None] | None,
+    columns: Mapping[str, str],
+    decoded: bool,
+) -> Iterator[Document]:
     try:
         with open_stream(opened) if opened is not None else open_binary(source, advance) as stream:
-            found = look(stream, dialect, columns)
+            with jsontext.Repairs():  # what is read here is read again
+                found = look(stream, dialect, columns)
             if found.kind != "whole":
                 if found.kind == "lines":
                     inside = _line_documents(source, found.stream, problems, limit)
@@ -240,6 +275,8 @@ def documents(
                     inside = _element_documents(source, found, problems)
                 elif found.kind == "object":
                     inside = _part_documents(source, found, problems)
+                elif found.kind == "sections":
+                    inside = _section_documents(source, found, limit)
                 else:
                     plain = isinstance(getattr(stream, "raw", None), io.FileIO) and opened is None
                     yield from _contained(found.kind, source, stream, plain, dialect, problems, limit, columns)
@@ -314,7 +351,8 @@ def _read_at_once(stream: IO[bytes], dialect: str | None) -> tuple[Conversation,
     """
     stream.seek(0)
     if dialect is None:
-        dialect = detect_name(Lines(first_objects(stream)))
+        with jsontext.Repairs():
+            dialect = detect_name(Lines(first_objects(stream)))
         stream.seek(0)
     form = FORMATS.get(dialect) if dialect is not None else None
     found = None
@@ -332,16 +370,18 @@ _FIRST_BYTES = 1 << 16
 def first_objects(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
     """The first lines of a stream, as far as they are JSON objects."""
     size = 0
-    for line in itertools.islice(stream, _FIRST):
+    for _ in range(_FIRST):
+        line = stream.readline(MAX_LINE)  # of a document on one line, only its beginning
         size += len(line)
-        if line.strip():
+        text = line.lstrip()
+        if text:
+            if not text.startswith(b"{"):
+                return
             try:
-                yield from jsontext.read_line(line) if line.lstrip().startswith(b"{") else ()
+                yield from jsontext.read_line(line)
             except FormatError:
                 return
-            if not line.lstrip().startswith(b"{"):
-                return
-        if size > _FIRST_BYTES:
+        if not line or size > _FIRST_BYTES:
             return
 
 
@@ -429,9 +469,10 @@ def _listed(source: Source, found: tuple[str, Iterable[Any]] | None, kind: str) 
 class Look(NamedTuple):
     """The layout of the conversations in a source.
 
-    `kind`: `lines` (each a conversation), `array` (of conversations), `object` (around an array of them), the kind of a
-    container, or `whole`. `stream` holds the whole source; for an array, what follows `elements`, its first elements.
-    `form` is the format of an object.
+    `kind`: `lines` (each a conversation), `array` (of conversations), `object` (around an array of them), `sections` of
+    a text, the kind of a container, or `whole`. `stream` holds the whole source; for an array, what follows `elements`,
+    its first elements.
+    `form` is the format of an object or a text.
     """
 
     kind: str
@@ -456,6 +497,10 @@ def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}
         form = _large_object(stream, dialect)
         if form is not None:
             return Look("object", stream, form=form)
+    else:
+        form = _large_text(stream, dialect)
+        if form is not None:
+            return Look("sections", stream, form=form)
     first, second = _first_line(stream), _first_line(stream)
     lines = second.strip() and _holds_a_conversation(first, dialect, columns)
     return Look("lines" if lines else "whole", _prefixed(first + second, stream))
@@ -479,7 +524,10 @@ def _large_array(stream: IO[bytes], dialect: str | None, columns: Mapping[str, s
         parts.append(data)
         if len(data) < size:  # all of it is here
             return None, b"".join(parts)
-        found += splitter.feed(data if len(parts) > 1 else as_utf8(data))
+        try:
+            found += splitter.feed(data if len(parts) > 1 else as_utf8(data))
+        except FormatError:
+            return None, b"".join(parts)  # reading it as a whole says why
         size *= 2
     if len(found) < 2 or splitter.closed:
         return None, b"".join(parts)
@@ -500,53 +548,67 @@ def _large_object(stream: IO[bytes], dialect: str | None) -> FileFormat | None:
     size = _size(stream)
     if size is None or size < LARGE_OBJECT or stream.tell():
         return None
-    forms = {
-        form.array: form
-        for form in (ordered().formats if dialect is None else filter(None, [FORMATS.get(dialect)]))
-        if form.array is not None
-    }
+    forms: dict[str, list[FileFormat]] = {}
+    for form in ordered().formats if dialect is None else filter(None, [FORMATS.get(dialect)]):
+        if form.array is not None:
+            forms.setdefault(form.array, []).append(form)  # several programs call it `conversations`
     try:
-        _, key, header, first = object_around(stream, forms)
-        value = {**header, key: [jsontext.read(element) for element in first]}
-        return forms[key] if divided(forms[key], value) is not None else None
+        header, lists = object_around(stream, forms)
+        value = with_lists(header, {key: one.values() for key, one in lists.items()})
+        several = (form for key, one in lists.items() if not one.is_mixed for form in forms[key])
+        return next((form for form in several if divided(form, value) is not None), None)
     except InterlinguaError:
         return None
     finally:
         stream.seek(0)
 
 
-def object_around(stream: IO[bytes], keys: Container[str]) -> tuple[int, str, dict[str, Any], list[bytes]]:
-    """Returns the place of an array in an object, its key, the object without its elements, and the first two."""
-    head = stream.read(CHUNK)
-    line, _, after = as_utf8(head).partition(b"\n")
-    is_one_of_several = bool(after.strip()) and _is_json(line)
-    found = None if is_one_of_several else find_array(as_utf8(head), keys)
-    if found is None:
-        raise FormatError("no such array", "$")
-    key, at = found
-    at += len(head) - len(as_utf8(head))  # the byte order mark
-    stream.seek(at)
-    splitter = Splitter()
-    first: list[bytes] = []
-    for element in parts(stream, splitter):
-        first += [element] if len(first) < 2 else []
-    return at, key, fields_of(jsontext.read(as_utf8(head[:at]) + b"[]" + splitter.rest)), first
+def _large_text(stream: IO[bytes], dialect: str | None) -> FileFormat | None:
+    """Returns the format of a large text that holds several conversations."""
+    size = _size(stream)
+    if size is None or size < LARGE_OBJECT or stream.tell():
+        return None
+    found = detect_text(stream.read(HEAD)) if dialect is None else Detection(dialect, "given")
+    stream.seek(0)
+    form = FORMATS.get(found.dialect) if found is not None else None
+    return form if form is not None and form.text and form.sections is not None else None
 
 
-def _is_json(line: bytes) -> bool:
-    """Whether the first line of a file is a value of its own."""
-    try:
-        jsontext.read(line)
-    except FormatError:
-        return False
-    return True
+def text_lines(stream: IO[bytes], limit: int) -> Iterator[str]:
+    """Yields the lines of a text with their ends."""
+    for number, line in enumerate(read_lines(stream, limit)):
+        if len(line) > limit:
+            raise SourceError(too_long(limit))
+        yield (line if number else line.removeprefix(b"\xef\xbb\xbf")).decode("utf-8", "replace")
+
+
+def _section_documents(source: Source, found: Look, limit: int) -> Iterator[Document]:
+    """Yields the conversations of a text, as its format divides it."""
+    assert found.form is not None and found.form.sections is not None
+    sections = found.form.sections(text_lines(found.stream, limit))
+    first = next(sections, "")
+    others = enumerate(sections, 2)
+    second = next(others, None)
+    yield Document(source, None if second is None else 1, Text(first))
+    for number, text in itertools.chain(filter(None, (second,)), others):
+        yield Document(source, number, Text(text))
+
+
+def object_around(
+    stream: IO[bytes], keys: Container[str], nodes: Container[str] = ()
+) -> tuple[Any, dict[str, Listing]]:
+    """Returns a document without the elements of its arrays at these keys and its objects at `nodes`, and those."""
+    text, lists = outline(stream, keys, nodes)
+    value = jsontext.read(text)
+    return value if isinstance(value, list) else fields_of(value), lists
 
 
 def _part_documents(source: Source, found: Look, problems: list[Problem]) -> Iterator[Document]:
     """Yields the conversations of an object around an array, as its format splits it."""
     assert found.form is not None and found.form.array is not None and found.form.split is not None
-    at, key, header, _ = object_around(found.stream, (found.form.array,))
-    found.stream.seek(at)
+    key = found.form.array
+    header, lists = object_around(found.stream, (key,))
+    found.stream.seek(lists[key].begin)
     for number, element in enumerate(parts(found.stream, Splitter()), 1):
         try:
             value = jsontext.read(element)
@@ -554,7 +616,7 @@ def _part_documents(source: Source, found: Look, problems: list[Problem]) -> Ite
             problems.append(Problem(f"{source.name}:{number}", error.message, number))
             continue
         # Formats only divide what has several conversations.
-        several = divided(found.form, {**header, key: [value, value]})
+        several = divided(found.form, with_lists(header, {key: [value, value]}))
         if several:
             yield Document(source, number, several[0], found.form.name)
         else:
@@ -746,6 +808,7 @@ def _conversations_in(source: Any, dialect: str | None, columns: Mapping[str, st
             document = next(documents, None)
             if document is None:
                 break
+            repaired, line = document.repaired, document.line
             try:
                 conversation = (
                     document.data
@@ -753,15 +816,15 @@ def _conversations_in(source: Any, dialect: str | None, columns: Mapping[str, st
                     else decode(document.data, dialect or document.dialect)
                 )
             except InterlinguaError as error:
-                if document.line is None:
+                if line is None:
                     raise
-                found.append(Problem(document.name, str(error), document.line))
+                found.append(Problem(document.name, str(error), line))
                 continue
             finally:
                 del document
         if waiting is not None:
             yield waiting
-        waiting = _with_problems(conversation, found)
+        waiting = _with_problems(with_repairs(conversation, repaired, line), found)
         found.clear()
     if waiting is not None:
         yield _with_problems(waiting, found)

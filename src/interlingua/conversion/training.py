@@ -389,7 +389,7 @@ class Outlines:
         if number == len(self._known):
             self._known.append(made)
         self._at.append(number)
-        self._digests.append(_digest(getattr(message, "content", message)))
+        self._digests.append(hash(_bytes_of(getattr(message, "content", message))))
 
     def row(self, about: Conversation, on_path: bytearray, parents: "array[int]", is_aside: Container[int]) -> Row:
         """The row of a session whose entries were added; `is_aside` are the indexes of those beside the tree."""
@@ -430,10 +430,6 @@ class _Path(Sequence[Place]):
         return self._outlines.place(f"$.messages[{at}]", self._entries[at])
 
 
-def _digest(content: Any) -> int:
-    return hash(_bytes_of(content))
-
-
 def _bytes_of(value: Any) -> bytes:
     """Bytes that only an equal value has."""
     try:
@@ -459,7 +455,7 @@ def _outline(message: AgentMessage) -> Any:
         case AssistantMessage():
             return AssistantMessage(content=content, extra=kept)
         case ToolResultMessage():
-            return ToolResultMessage(tool_call_id="", content=None, is_error=False, extra=kept)
+            return ToolResultMessage(tool_call_id="", content=content, is_error=False, extra=kept)
         case SystemMessage():
             return SystemMessage(content=content, extra=kept)
         case _:

@@ -1,5 +1,6 @@
 """The session files of coding agents: what each format's sample holds, by the rules that its module tells."""
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
+from dialects.files.samples import outline
 from interlingua.conversion.detection import holds
 from interlingua.dialects import FORMATS
 from interlingua.values.errors import BadWire, Unsupported
@@ -26,6 +28,7 @@ PATHS = {
     "kimi/older.jsonl": "u tc r",
     "cline/api_conversation_history.json": "uu tc r u",
     "cline/ui_messages.json": "ui htc r t u",
+    "cline/sdk.messages.json": "u hc r t",
     "opencode/session.json": "ui p htccc r R t",
     "antigravity/transcript.jsonl": "u p hc r t",
     "aider/history.md": "u u t u",
@@ -207,6 +210,58 @@ def test_sessions_are_read_from_the_database_of_opencode(tmp_path: Path) -> None
     assert (first.title, second.title) == ("Counting", "Sub")
     assert " ".join(map(letters, first.messages)) == "u c r"
     assert list(second.messages) == []
+
+
+def test_sessions_of_version_2_are_read_from_the_database_of_opencode(tmp_path: Path) -> None:
+    """They have messages in a table of their own, and the session counts its tokens."""
+    answer = {
+        "model": {"id": "glm-5", "providerID": "zai"},
+        "tokens": {"input": 3, "output": 2, "reasoning": 1, "cache": {"read": 4, "write": 0}},
+        "content": [
+            {"type": "reasoning", "id": "r", "text": "Count."},
+            {
+                "type": "tool",
+                "id": "c1",
+                "name": "bash",
+                "time": {"created": 1, "completed": 2},
+                "state": {
+                    "status": "completed",
+                    "input": {"command": "ls"},
+                    "structured": {},
+                    "content": [{"type": "text", "text": "Twelve."}],
+                },
+            },
+        ],
+    }
+    rows = {
+        "user": {"text": "Old", "time": {"created": 1784254006803}},
+        "compaction": {"reason": "auto", "summary": "Eggs were bought.", "recent": ""},
+        "shell": {"command": "pwd", "output": "/tmp", "callID": "s"},
+        "model-switched": {"model": {"id": "glm-5", "providerID": "zai"}},
+        "assistant": answer,
+    }
+    values = ", ".join(
+        f"('{at}', 'ses_1', '{kind}', {at}, '{json.dumps(data)}')" for at, (kind, data) in enumerate(rows.items())
+    )
+    path = database(
+        tmp_path / "opencode.db",
+        "CREATE TABLE session (id TEXT, title TEXT, tokens_input INTEGER, tokens_output INTEGER,"
+        " tokens_reasoning INTEGER, tokens_cache_read INTEGER, tokens_cache_write INTEGER, time_created INTEGER)",
+        "CREATE TABLE message (id TEXT, session_id TEXT, time_created INTEGER, data TEXT)",
+        "CREATE TABLE part (id TEXT, message_id TEXT, session_id TEXT, time_created INTEGER, data TEXT)",
+        "CREATE TABLE session_message (id TEXT, session_id TEXT, type TEXT, seq INTEGER, data TEXT)",
+        "INSERT INTO session VALUES ('ses_1', 'Counting', 30, 5, 2, 9, 1, 1)",
+        f"INSERT INTO session_message VALUES {values}",
+    )
+    (conversation,) = il.read(path)
+    assert outline(conversation) == [
+        "program: Eggs were bought.",
+        "program: $ pwd\n/tmp",
+        "assistant:  bash()",
+        "bash -> Twelve.",
+    ]
+    usage = conversation.usage
+    assert usage is not None and (usage.input, usage.output, usage.cache_read, usage.cache_write) == (30, 7, 9, 1)
 
 
 def test_sessions_are_read_from_the_database_of_crush(tmp_path: Path) -> None:

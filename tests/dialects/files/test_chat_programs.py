@@ -23,6 +23,8 @@ PATHS = {
     "chatbox/export.json": [ASKED, CALLED, 'count -> {"eggs":12}', TWELVE],
     "lobe-chat/older.json": [ASKED, CALLED, COUNTED, TWELVE],
     "lobe-chat/export.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "lobe-chat/shared.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "lobe-chat/topic.json": [ASKED, CALLED, COUNTED, TWELVE],
     "hugging-chat/conversations.json": [ASKED, TWELVE],
     "le-chat/chat.json": [ASKED, TWELVE],
     "gptme/conversation.jsonl": [
@@ -46,6 +48,34 @@ PATHS = {
     "llm-logs/logs.json": [ASKED, CALLED, COUNTED, TWELVE],
     "amazon-q/saved.json": [ASKED, "assistant: I look. count()", COUNTED, TWELVE],
     "agents-sdk/session.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "vibe/messages.jsonl": [
+        ASKED,
+        "program: <vibe_warning>Half of the budget is used.</vibe_warning>",
+        CALLED,
+        COUNTED,
+        TWELVE,
+    ],
+    "vibe/session.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "adk/session.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "adk/served.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "semantic-kernel/history.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "semantic-kernel/dotnet.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "llama-index/chat_store.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "llama-index/older.json": [ASKED, TWELVE],
+    "autogen/agent.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "autogen/run.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "autogen/team.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "smolagents/steps.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "dspy/history.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "dspy/call.json": [ASKED, TWELVE],
+    "haystack/messages.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "haystack/older.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "ollama-app/chat.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "anything-llm/export.json": [ASKED, TWELVE],
+    "big-agi/export.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "cherry-studio/data.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "agno/session.json": [ASKED, CALLED, COUNTED, TWELVE, "user: Thanks.", "assistant: Bye."],
+    "jan/messages.jsonl": [ASKED, CALLED, COUNTED, TWELVE],
     "iflow/session.jsonl": [
         ASKED,
         "assistant: I look. count() count()",
@@ -90,6 +120,8 @@ def test_every_answered_call_keeps_its_result(name: str, wire: str) -> None:
         ("chatbox/export.json", "Eggs in the basket", "GPT-4o", "You count things."),
         ("lobe-chat/older.json", "Eggs in the basket", "gpt-4o", "You count things."),
         ("lobe-chat/export.json", "Eggs in the basket", "claude-3-7-sonnet", "You count things."),
+        ("lobe-chat/shared.json", None, None, "You count things."),
+        ("lobe-chat/topic.json", "Eggs in the basket", "claude-3-7-sonnet", "You count things."),
         ("hugging-chat/conversations.json", "Eggs in the basket", "meta-llama/Llama-3.3-70B-Instruct", None),
         ("gptme/conversation.jsonl", None, None, "You count things."),
         ("qodo/thread.json", None, "Claude 3.7 Sonnet", None),
@@ -99,6 +131,19 @@ def test_every_answered_call_keeps_its_result(name: str, wire: str) -> None:
         ("llm-logs/logs.json", "Eggs in the basket", "gpt-4o", "You count things."),
         ("iflow/session.jsonl", None, "glm-4.7", None),
         ("amazon-q/saved.json", None, "claude-sonnet-4.5", None),
+        ("vibe/session.json", "Eggs in the basket", None, "You count things."),
+        ("semantic-kernel/history.json", None, "gpt-4o", "You count things."),
+        ("semantic-kernel/dotnet.json", None, "gpt-4o", "You count things."),
+        ("llama-index/chat_store.json", None, None, "You count things."),
+        ("smolagents/steps.json", None, "gpt-4o", "You count things."),
+        ("dspy/history.json", None, "openai/gpt-4o", "You count things."),
+        ("haystack/messages.json", None, "gpt-4o", "You count things."),
+        ("ollama-app/chat.json", "Eggs in the basket", "gpt-oss:20b", None),
+        ("anything-llm/export.json", "Eggs in the basket", None, None),
+        ("big-agi/export.json", "Eggs in the basket", "gpt-4o", "You count things."),
+        ("cherry-studio/data.json", "Eggs in the basket", "gpt-4o", None),
+        ("agno/session.json", "Eggs in the basket", "gpt-4o", "You count things."),
+        ("jan/messages.jsonl", None, "jan-v1-4b", None),
     ],
 )
 def test_title_model_and_system_prompt_are_read(name: str, title: Any, model: Any, system: Any) -> None:
@@ -115,8 +160,17 @@ def test_title_model_and_system_prompt_are_read(name: str, title: Any, model: An
         ("chatbox/export.json", il.Usage.of(20, 8, cache_read=10)),
         ("lobe-chat/older.json", il.Usage.of(25, 8, cache_read=10, cache_write=5)),
         ("lobe-chat/export.json", il.Usage.of(20, 8, cache_read=10)),
+        ("lobe-chat/topic.json", il.Usage.of(20, 8, cache_read=10)),
         ("gptme/conversation.jsonl", il.Usage.of(30, 5, cache_read=10)),
         ("llm-logs/logs.json", il.Usage.of(20, 5)),
+        ("adk/session.json", il.Usage.of(20, 7, cache_read=10, reasoning=3)),
+        ("semantic-kernel/history.json", il.Usage.of(30, 5)),
+        ("autogen/run.json", il.Usage.of(30, 5)),
+        ("smolagents/steps.json", il.Usage.of(30, 5)),
+        ("big-agi/export.json", il.Usage.of(20, 8, cache_read=10)),
+        ("cherry-studio/data.json", il.Usage.of(30, 5)),
+        ("agno/session.json", il.Usage.of(20, 5, cache_read=10)),
+        ("jan/messages.jsonl", il.Usage.of(30, 5)),
     ],
 )
 def test_usage_is_counted_in_disjoint_buckets(name: str, usage: il.Usage) -> None:
@@ -445,3 +499,191 @@ def test_a_prompt_of_gemini_without_an_answer_stands_alone() -> None:
     del body["safeHtmlItem"]
     conversation = dialect("gemini-apps").decode({**body, "title": "Eingegebener Prompt: Wie viele?"})
     assert outline(conversation) == ["user: Eingegebener Prompt: Wie viele?"]
+
+
+def stored(path: Path, *statements: tuple[str, tuple[Any, ...]] | str) -> Path:
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(*(statement if isinstance(statement, tuple) else (statement,)))
+    connection.commit()
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_the_database_of_adk_is_read(tmp_path: Path, older: bool) -> None:
+    """An event is JSON in one column, in older versions in several."""
+    session = sample("adk/session.json")
+    columns = "author, content, usage_metadata, partial" if older else "event_data"
+    rows = []
+    for event in session["events"]:
+        held = [
+            event["author"],
+            json.dumps(event["content"]),
+            json.dumps(event.get("usage_metadata")),
+            event.get("partial"),
+        ]
+        own = held if older else [json.dumps(event)]
+        marks = ", ".join("?" * (6 + len(own)))
+        given = (event["id"], "eggs", "u", "s1", "i1", event["timestamp"], *own)
+        rows.append((f"INSERT INTO events VALUES ({marks})", given))
+    path = stored(
+        tmp_path / "sessions.db",
+        "CREATE TABLE sessions (app_name TEXT, user_id TEXT, id TEXT, state TEXT)",
+        f"CREATE TABLE events (id, app_name, user_id, session_id, invocation_id, timestamp, {columns})",
+        "INSERT INTO sessions VALUES ('eggs', 'u', 's1', '{}')",
+        *rows,
+    )
+    (conversation,) = il.read(path)
+    assert outline(conversation) == PATHS["adk/session.json"]
+
+
+def test_the_database_of_ollama_is_read(tmp_path: Path) -> None:
+    """Calls and attachments have tables of their own; a tool's answer is the next message."""
+    path = stored(
+        tmp_path / "db.sqlite",
+        "CREATE TABLE chats (id TEXT, title TEXT, created_at TEXT)",
+        "CREATE TABLE messages (id INTEGER, chat_id TEXT, role TEXT, content TEXT, thinking TEXT, model_name TEXT,"
+        " created_at TEXT)",
+        "CREATE TABLE tool_calls (id INTEGER, message_id INTEGER, function_name TEXT, function_arguments TEXT)",
+        "CREATE TABLE attachments (id INTEGER, message_id INTEGER, filename TEXT, data BLOB)",
+        "INSERT INTO chats VALUES ('a', 'Eggs in the basket', '2026-01-02 03:04:05')",
+        "INSERT INTO messages VALUES (1, 'a', 'user', 'How many eggs?', '', NULL, '2026-01-02 03:04:05'),"
+        " (2, 'a', 'assistant', '', 'Count them.', 'gpt-oss:20b', '2026-01-02 03:04:06'),"
+        " (3, 'a', 'tool', '12', '', NULL, '2026-01-02 03:04:07'),"
+        " (4, 'a', 'assistant', 'Twelve.', '', 'gpt-oss:20b', '2026-01-02 03:04:08')",
+        ("INSERT INTO tool_calls VALUES (1, 2, 'count', ?)", ('{"of":"eggs"}',)),
+        ("INSERT INTO attachments VALUES (1, 1, 'eggs.png', ?)", (b"\x89PNG",)),
+    )
+    (conversation,) = il.read(path)
+    assert outline(conversation) == PATHS["ollama-app/chat.json"]
+    asked, called = conversation.messages[:2]
+    assert (asked.content[1].mime_type, called.thinking) == ("image/png", "Count them.")
+    assert (conversation.title, called.tool_calls[0].arguments) == ("Eggs in the basket", {"of": "eggs"})
+
+
+def test_the_threads_of_anything_llm_are_read_from_its_database(tmp_path: Path) -> None:
+    """A thread is a conversation, and so is what stands in no thread; deleted chats are not shown."""
+    answer = json.dumps(
+        {"text": "Twelve.", "metrics": {"prompt_tokens": 30, "completion_tokens": 5, "model": "gpt-4o"}}
+    )
+    insert = "INSERT INTO workspace_chats VALUES (?, 7, ?, ?, ?, ?, 1771340000000)"
+    path = stored(
+        tmp_path / "anythingllm.db",
+        "CREATE TABLE workspaces (id INTEGER, name TEXT)",
+        "CREATE TABLE workspace_threads (id INTEGER, name TEXT)",
+        "CREATE TABLE workspace_chats (id INTEGER, workspaceId INTEGER, prompt TEXT, response TEXT, include BOOLEAN,"
+        " thread_id INTEGER, createdAt)",
+        "INSERT INTO workspaces VALUES (7, 'Kitchen')",
+        "INSERT INTO workspace_threads VALUES (3, 'Eggs in the basket')",
+        (insert, (1, "Milk?", answer, True, None)),
+        (insert, (2, "Forget it", answer, False, 3)),
+        (insert, (3, "How many eggs?", answer, True, 3)),
+    )
+    first, second = il.read(path)
+    assert (first.title, second.title) == ("Kitchen", "Eggs in the basket")
+    assert outline(second) == PATHS["anything-llm/export.json"]
+    assert (second.messages[1].model, second.messages[1].usage) == ("gpt-4o", il.Usage.of(30, 5))
+
+
+def test_the_sessions_of_agno_are_read_from_its_database(tmp_path: Path) -> None:
+    """Whatever its table is called."""
+    session = sample("agno/session.json")
+    values = (json.dumps(session["session_data"]), json.dumps(session["runs"]))
+    path = stored(
+        tmp_path / "agno.db",
+        "CREATE TABLE my_sessions (session_id, session_type, session_data, runs, created_at)",
+        ("INSERT INTO my_sessions VALUES ('s1', 'agent', ?, ?, 1)", values),
+    )
+    (conversation,) = il.read(path)
+    assert (conversation.title, outline(conversation)) == ("Eggs in the basket", PATHS["agno/session.json"])
+
+
+def test_the_topics_of_a_zipped_backup_of_cherry_studio_are_read(tmp_path: Path) -> None:
+    """Answers of other models to the same question are branches; the one that was marked is shown."""
+    backup = sample("cherry-studio/data.json")
+    topics = backup["indexedDB"]["topics"]
+    topics.append(
+        {"id": "t2", "messages": [{**topics[0]["messages"][0], "id": "n1", "blocks": [], "content": "Milk?"}]}
+    )
+    topics.append({"id": "t3", "messages": []})
+    topics[0]["messages"][2]["useful"] = True
+    path = tmp_path / "cherry-studio.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("data.json", json.dumps(backup))
+    first, second = il.read(path)
+    assert outline(first) == [ASKED, "assistant: A dozen."]
+    assert (len(first.entries), outline(second)) == (5, ["user: Milk?"])
+
+
+def test_the_workspaces_of_an_export_are_conversations() -> None:
+    """AnythingLLM lists the chats of all of them."""
+    (row,) = sample("anything-llm/export.json")
+    rows = [row, {**row, "workspace": "Milk"}, {**row, "prompt": "And now?"}]
+    found = list(il.read(json.dumps(rows).encode()))
+    assert [(one.title, len(one.messages)) for one in found] == [("Eggs in the basket", 4), ("Milk", 2)]
+
+
+def test_the_chats_of_a_store_are_conversations() -> None:
+    """LlamaIndex stores them by their keys."""
+    store = sample("llama-index/older.json")
+    store["store"]["user2"] = store["store"]["user1"][:1]
+    assert [len(one.messages) for one in il.read(json.dumps(store).encode())] == [2, 1]
+
+
+def test_every_answer_to_a_call_of_dspy_is_read() -> None:
+    """The first on the path, the others as branches; and each call of a history by itself."""
+    call = sample("dspy/call.json")
+    (conversation,) = il.read(json.dumps([call]).encode())
+    texts = [entry.message.text for entry in conversation.entries if isinstance(entry.message, il.AssistantMessage)]
+    assert texts == ["Twelve.", "A dozen."]
+    assert len(list(il.read(json.dumps([call, *sample("dspy/history.json")]).encode()))) == 2
+    del call["outputs"]
+    (conversation,) = il.read(json.dumps(call).encode())
+    assert outline(conversation) == [ASKED, TWELVE]
+
+
+def test_calls_and_reasoning_among_the_outputs_of_dspy_are_read() -> None:
+    """A call that was written as the text of a Python object is refused."""
+    (call,) = sample("dspy/history.json")
+    asked = call["messages"][2]["tool_calls"]
+    call |= {"messages": call["messages"][:2], "outputs": [{"text": None, "tool_calls": asked}]}
+    call["outputs"][0]["reasoning_content"] = "Count them."
+    (conversation,) = il.read(json.dumps(call).encode())
+    assert outline(conversation) == [ASKED, CALLED]
+    assert conversation.messages[-1].thinking == "Count them."
+    call["outputs"][0]["tool_calls"] = ["ToolCall(name='count')"]
+    with pytest.raises(BadWire, match="model_dump"):
+        dialect("dspy").decode(call)
+
+
+def test_every_part_of_a_message_of_haystack_is_read() -> None:
+    """Pictures, files, results of several parts, a refusal; also as pydantic writes them."""
+    picture = {"base64_image": "iVBORw0KGgo=", "mime_type": "image/png"}
+    file = {"base64_data": "JVBERi0=", "mime_type": "application/pdf", "filename": "eggs.pdf"}
+    called = {"tool_name": "count", "arguments": {}, "id": "c1"}
+    result = {"result": [{"text": "12"}, {"image": picture}], "origin": called, "error": True}
+    wrapped = [
+        ("user", [{"text": "How many eggs?"}, {"image": picture}, {"file": file}], {}),
+        ("assistant", [{"reasoning": {"reasoning_text": "Count them.", "extra": {}}}, {"tool_call": called}], {}),
+        ("tool", [{"tool_call_result": result}], {}),
+        ("assistant", [], {"refusal": "No."}),
+    ]
+    flat = [(role, [next(iter(p.values())) if "text" not in p else p for p in c], meta) for role, c, meta in wrapped]
+    for rows in (wrapped, flat):
+        body = [{"role": role, "content": content, "name": None, "meta": meta} for role, content, meta in rows]
+        (conversation,) = il.read(json.dumps(body).encode())
+        assert outline(conversation) == [ASKED, CALLED, COUNTED, "assistant: No."]
+        asked, answer, given, _ = conversation.messages
+        assert [type(block).__name__ for block in asked.content] == ["TextBlock", "ImageBlock", "DocumentBlock"]
+        assert answer.thinking == "Count them." and given.is_error and len(given.content) == 2
+        assert il.encode(conversation, "haystack").body == body
+
+
+def test_replies_of_haystack_are_conversations() -> None:
+    """They answer the same question."""
+    replies = [
+        {"role": "assistant", "content": [{"text": text}], "name": None, "meta": {}} for text in ("12", "Twelve")
+    ]
+    found = list(il.read(json.dumps({"replies": replies}).encode()))
+    assert [outline(one) for one in found] == [["assistant: 12"], ["assistant: Twelve"]]

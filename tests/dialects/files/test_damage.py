@@ -175,19 +175,36 @@ def test_a_database_that_is_cut_off_is_read_or_refused(tmp_path: Path) -> None:
 CONTAINERS = {
     "chatgpt-export": ["conversations.json"],
     "claude-web-export": ["conversations.json", "users.json"],
+    "cherry-studio": ["data.json"],
     "deepseek-export": ["conversations.json", "user.json"],
     "hugging-chat": ["conversations.json"],
     "inspect-ai": ["header.json", "samples/1_epoch_1.json"],
     "opencode": ["storage/session/p/ses_1.json", "storage/message/ses_1/msg_1.json", "storage/part/msg_1/prt_1.json"],
 }
 TABLES = {
+    "adk": [
+        "sessions (id, app_name, user_id, state)",
+        "events (id, app_name, user_id, session_id, invocation_id, timestamp, event_data, author, content)",
+    ],
     "agents-sdk": ["agent_messages (id, session_id, message_data)"],
+    "agno": ["agno_sessions (session_id, session_type, session_data, runs, created_at)"],
+    "anything-llm": [
+        "workspace_chats (id, workspaceId, prompt, response, include, thread_id, createdAt)",
+        "workspaces (id, name)",
+        "workspace_threads (id, name)",
+    ],
     "amazon-q": ["conversations (key, value)", "conversations_v2 (key, value)"],
     "cursor": ["cursorDiskKV (key, value)", "ItemTable (key, value)", "blobs (id, data)", "meta (key, value)"],
     "goose": ["sessions (id, created_at)", "messages (id, session_id, content_json)"],
     "hermes": [
         "sessions (id, source, started_at)",
         "messages (id, session_id, role, content, tool_calls, tool_call_id)",
+    ],
+    "ollama-app": [
+        "chats (id, title, created_at)",
+        "messages (id, chat_id, role, content, thinking, model_name)",
+        "tool_calls (id, message_id, function_name, function_arguments)",
+        "attachments (id, message_id, filename, data)",
     ],
     "llm-logs": [
         "conversations (id, name)",
@@ -266,6 +283,7 @@ def test_a_hostile_database_is_refused_or_empty_for_every_reader(name: str, atta
         else:
             texts = {text for one in read for message in one.messages if (text := getattr(message, "text", ""))}
             # A string is a prompt and an answer there.
-            assert texts <= ({"composerData:x"} if (name, attack) == ("llm-logs", "types") else set())
+            is_prompt = attack == "types" and name in ("llm-logs", "anything-llm")
+            assert texts <= ({"composerData:x"} if is_prompt else set())
     assert before == path.read_bytes()
     assert [path] == list(tmp_path.iterdir())

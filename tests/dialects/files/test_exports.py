@@ -223,3 +223,15 @@ def test_the_database_of_open_webui_holds_the_chats_of_its_export(tmp_path: Path
     assert counting.messages == read("open-webui/export.json").messages
     body = il.encode(counting, "open-webui").body
     assert (body["id"], body["chat"], body["meta"]) == ("a", row["chat"], {})
+
+
+@pytest.mark.parametrize("name", ["librechat/flat.json", "open-webui/export.json", "deepseek-export/conversation.json"])
+def test_another_parent_of_a_message_is_a_loss(name: str) -> None:
+    """The file says which message follows which, and stays as it was."""
+    conversation = read(name)
+    assert () == il.encode(conversation, name.partition("/")[0]).losses
+    *others, last = conversation.entries
+    assert last.parent_id is not None
+    moved = replace(conversation, entries=(*others, replace(last, parent_id=None)))
+    losses = il.encode(moved, name.partition("/")[0]).losses
+    assert (f"$.entries[{len(others)}].parentId", "weakened") in [(loss.path, loss.severity) for loss in losses]

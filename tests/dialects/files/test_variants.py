@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from dialects.files.samples import outline, read
+from dialects.files.samples import WIRE, outline, read
 from interlingua.values.errors import BadWire
+from interlingua.values.messages import text_of
 
 
 def lines(*values: Any) -> bytes:
@@ -455,6 +456,53 @@ def test_codex_calls_its_local_shell(more: dict[str, Any]) -> None:
     assert conversation.messages[1].tool_calls[0].arguments == action
 
 
+def test_codex_searches_tools_and_hears_other_agents() -> None:
+    """A search that the client runs is a call with its result; what another agent sends is the program's."""
+    payloads = (
+        {"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {"query": "tides"}},
+        {
+            "type": "tool_search_output",
+            "call_id": "c",
+            "status": "completed",
+            "execution": "client",
+            "tools": [{"n": 1}],
+        },
+        {
+            "type": "agent_message",
+            "author": "/root/a",
+            "recipient": "/root",
+            "content": [{"type": "input_text", "text": "Hi"}],
+        },
+        {"type": "image_generation_call", "id": "ig", "status": "completed", "result": "AAAA"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
+    )
+    told = {"author": "/root/a", "recipient": "/root", "content": "More", "trigger_turn": True}
+    items = [{"type": "response_item", "payload": payload} for payload in payloads]
+    begun = {"type": "session_meta", "payload": {"id": "s"}}
+    sent = {"type": "inter_agent_communication", "payload": told}
+    conversation = returned(lines(begun, item("user", "Go", type="message"), *items, sent), "codex-cli")
+    assert outline(conversation) == [
+        "user: Go",
+        "assistant:  tool_search()",
+        'tool_search -> [{"n":1}]',
+        "program: Hi",
+        "assistant: Done.",
+        "program: More",
+    ]
+
+
+def test_tokens_that_codex_wrote_to_the_cache_are_in_its_input() -> None:
+    """codex-rs/protocol, `TokenUsage`: input includes what was read from the cache and written to it."""
+    counts = {"input_tokens": 10, "cached_input_tokens": 4, "cache_write_input_tokens": 3, "output_tokens": 5}
+    info = {"type": "token_count", "info": {"total_token_usage": counts}}
+    begun = {"type": "session_meta", "payload": {"id": "s"}}
+    data = lines(begun, item("user", "Go", type="message"), {"type": "event_msg", "payload": info})
+    run = lines({"type": "thread.started", "thread_id": "t"}, {"type": "turn.completed", "usage": counts})
+    for usage in (returned(data, "codex-cli").usage, returned(run, "codex-exec-stream").usage):
+        assert usage is not None
+        assert (usage.input, usage.output, usage.cache_read, usage.cache_write) == (3, 5, 4, 3)
+
+
 def test_openhands_events_of_every_kind_are_a_trajectory() -> None:
     """A change of state among the first events is no reason to refuse the others."""
 
@@ -639,3 +687,239 @@ def test_an_array_of_rows_with_messages_is_detected() -> None:
     for other in ([], [{"messages": [{"role": "human", "text": "Hi"}]}], [{"messages": "x"}], [[]]):
         found = il.detect(other)
         assert found is None or found.dialect != "openai-finetune"
+
+
+def test_a_log_of_continue_is_a_conversation_a_line() -> None:
+    """With the model that answered; training data of TRL has the same two texts."""
+    edit = (WIRE / "continue/log.json").read_bytes()
+    own = {"eventName": "chatInteraction", "modelTitle": "llama3", "prompt": "<user>\nHow many eggs?\n\n"}
+    chat = {key: value for key, value in json.loads(edit).items() if key not in ("modelName", "filepath")} | own
+    data = edit + json.dumps(chat).encode()
+    assert "continue" == il.detect(data).dialect == il.detect(edit).dialect  # type: ignore[union-attr]
+    texts = [[text_of(message.content) for message in one.messages] for one in il.read(data)]
+    assert [["Count the eggs in this function.", "return 12"], [own["prompt"], "return 12"]] == texts
+    with pytest.raises(BadWire, match="a log of 2 calls"):
+        il.decode(data)
+    for line, conversation in zip(data.splitlines(), il.read(data), strict=True):
+        answer = conversation.messages[-1]
+        assert isinstance(answer, il.AssistantMessage)
+        assert ("llama3", "ollama", 1769940000000) == (answer.model, answer.provider, answer.timestamp)
+        assert json.loads(line) == il.encode(conversation, "continue").body
+    plain = {"prompt": "How many eggs?", "completion": "Twelve."}
+    assert "trl" == il.detect(plain).dialect  # type: ignore[union-attr]
+
+
+def test_a_shared_list_without_calls_is_a_list_of_messages() -> None:
+    """Nothing in it tells LobeChat from others that write OpenAI's messages."""
+    rows = [{"content": "Hi", "role": "user"}, {"content": "Hello", "role": "assistant"}]
+    assert "openai-completions" == il.detect(rows).dialect  # type: ignore[union-attr]
+
+
+def gemini(*records: dict[str, Any]) -> il.Conversation:
+    times = {"timestamp": "2026-08-01T10:00:00.000Z"}
+    given = [{"id": str(at), **times, **record} for at, record in enumerate(records)]
+    session = {"sessionId": "s", "projectHash": "h", "startTime": "x", "lastUpdated": "x", "messages": given}
+    return returned(json.dumps(session).encode(), "gemini-cli")
+
+
+def test_content_of_gemini_may_be_a_part_or_hold_plain_texts() -> None:
+    """`PartListUnion` of its SDK: a text, a part, or a list of both."""
+    conversation = gemini(
+        {"type": "user", "content": {"text": "Why?"}},
+        {"type": "gemini", "content": {"text": "So."}, "model": "m"},
+        {"type": "user", "content": ["And", {"text": " then?"}]},
+    )
+    assert outline(conversation) == ["user: Why?", "assistant: So.", "user: And then?"]
+    texts = [part["text"] for part in il.encode(conversation, "anthropic-messages").body["messages"][-1]["content"]]
+    assert texts == ["And", " then?"]
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_an_answer_of_gemini_may_hold_its_calls_among_its_parts(listed: bool) -> None:
+    """So are histories that replace earlier ones; a result that stands in `toolCalls` too is one result."""
+    given = {"functionResponse": {"id": "c", "name": "count", "response": {"output": "12"}}}
+    thought = {"text": "Count.", "thought": True}
+    call = {"functionCall": {"id": "c", "name": "count", "args": {"of": "eggs"}}, "thoughtSignature": "SIG"}
+    item_ = {"id": "c", "name": "count", "args": {"of": "eggs"}, "status": "success", "result": [given]}
+    conversation = gemini(
+        {"type": "user", "content": [{"text": "<session_context>\nToday is Monday."}]},
+        {"type": "user", "content": [{"text": "How many?"}]},
+        {"type": "gemini", "content": [thought, call], "model": "m", **({"toolCalls": [item_]} if listed else {})},
+        {"type": "user", "content": [given]},
+        {"type": "gemini", "content": [{"text": "12."}], "model": "m"},
+    )
+    shown = [line for line in outline(conversation) if not line.startswith("gemini-cli:")]
+    assert shown == [
+        "program: <session_context>\nToday is Monday.",
+        "user: How many?",
+        "assistant:  count()",
+        "count -> 12",
+        "assistant: 12.",
+    ]
+    assert conversation.messages[2].thinking == "Count."
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_pictures_that_a_tool_of_qwen_code_gave_are_in_its_result(beside: bool) -> None:
+    """They stand in the response, or behind it for models that take none there."""
+    picture = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
+    response = {"id": "c", "name": "read", "response": {"output": "a file"}, **({} if beside else {"parts": [picture]})}
+    begun = {"sessionId": "s", "timestamp": "2026-08-01T10:00:00.000Z"}
+    call = {"parts": [{"functionCall": {"id": "c", "name": "read", "args": {}}}], "role": "model"}
+    parts = [{"functionResponse": response}, *([picture] if beside else [])]
+    data = lines(
+        {
+            **begun,
+            "uuid": "1",
+            "parentUuid": None,
+            "type": "user",
+            "message": {"role": "user", "parts": [{"text": "Go"}]},
+        },
+        {**begun, "uuid": "2", "parentUuid": "1", "type": "assistant", "message": call},
+        {**begun, "uuid": "3", "parentUuid": "2", "type": "tool_result", "message": {"role": "user", "parts": parts}},
+    )
+    result = returned(data, "qwen-code").messages[2]
+    assert [type(block).__name__ for block in result.content] == ["TextBlock", "ImageBlock"]
+
+
+def test_what_is_steered_while_kimi_works_is_a_person_s() -> None:
+    """Logs of the Python program: the turn goes on behind it."""
+
+    def event(kind: str, **payload: Any) -> dict[str, Any]:
+        return {"timestamp": 1785397637.5, "message": {"type": kind, "payload": payload}}
+
+    begun = {"type": "metadata", "protocol_version": "1.8"}
+    answered = [event("StepBegin", n=1), event("ContentPart", type="text", text="Yes.")]
+    steered = event("SteerInput", user_input="And eggs?")
+    data = lines(begun, event("TurnBegin", user_input="Milk?"), *answered, steered, *answered)
+    expected = ["user: Milk?", "assistant: Yes.", "user: And eggs?", "assistant: Yes."]
+    assert outline(returned(data, "kimi")) == expected
+
+
+def test_reminders_in_the_context_of_kimi_are_the_program_s() -> None:
+    """It marks them with a tag."""
+    reminder = {"role": "user", "content": [{"type": "text", "text": "<system-reminder>Be brief.</system-reminder>"}]}
+    data = lines({"role": "_checkpoint", "id": 0}, {"role": "user", "content": "Milk?"}, reminder)
+    assert [message.origin for message in returned(data, "kimi").messages] == [None, "program"]
+
+
+def test_the_last_answer_of_a_turn_has_the_metrics_of_cline() -> None:
+    """Sessions of its SDK: the input includes what was read from the cache and written to it."""
+    conversation = read("cline/sdk.messages.json")
+    usage = conversation.messages[-1].usage
+    assert usage is not None
+    assert (usage.input, usage.output, usage.cache_read, usage.cache_write) == (17, 8, 3, 1)
+    assert (conversation.system, conversation.messages[-1].model) == ("You are Cline.", "glm-5")
+
+
+@pytest.mark.parametrize(("id", "parent"), [("condenseId", "condenseParent"), ("truncationId", "truncationParent")])
+def test_what_roo_code_hides_from_the_model_is_beside_the_path(id: str, parent: str) -> None:
+    """A summary in its place is the program's; where that was deleted, all is shown again."""
+    asked = {"role": "user", "content": "<task>Milk?</task>", "ts": 1}
+    hidden = [
+        {"role": "assistant", "content": "Yes.", "reasoning_content": "Look.", "ts": 2, parent: "x"},
+        {"role": "user", "content": "And eggs?", "ts": 3, parent: "x"},
+    ]
+    summary = {"role": "user", "content": "There is milk.", "ts": 4, "isSummary": True, id: "x"}
+    last = {"role": "assistant", "content": "Eggs, too.", "ts": 5}
+    conversation = returned(json.dumps([asked, *hidden, summary, last]).encode(), "cline")
+    expected = ["user: <task>Milk?</task>", "program: There is milk.", "assistant: Eggs, too."]
+    assert (outline(conversation), len(conversation.entries)) == (expected, 5)
+    restored = returned(json.dumps([asked, *hidden]).encode(), "cline")
+    assert (len(outline(restored)), restored.messages[1].thinking) == (3, "Look.")
+
+
+def test_newer_chats_of_silly_tavern_name_the_character_in_its_lines() -> None:
+    """The header says that its names are unused; the text of a file is read before the message."""
+    header = {"chat_metadata": {}, "user_name": "unused", "character_name": "unused"}
+    asked = {
+        "name": "Me",
+        "is_user": True,
+        "is_system": False,
+        "mes": "Read it.",
+        "extra": {"file": {"text": "12 eggs"}},
+    }
+    answered = {"name": "Ada", "is_user": False, "is_system": False, "mes": "Twelve.", "extra": {}}
+    conversation = returned(lines(header, asked, answered), "silly-tavern")
+    assert (conversation.title, outline(conversation)) == ("Ada", ["user: 12 eggsRead it.", "assistant: Twelve."])
+
+
+OUTPUT = [
+    {"type": "reasoning", "id": "r", "content": [{"type": "output_text", "text": "Look at\nthe eggs."}]},
+    {"type": "function_call", "id": "f", "call_id": "c", "name": "count", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "12"}]},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Twelve."}]},
+]
+
+
+def test_the_items_that_open_webui_keeps_beside_the_text_are_read() -> None:
+    """The text shows them as HTML."""
+    shown = '<details type="reasoning" done="true">\n> Look at\n> the eggs.\n</details>\nTwelve.'
+    asked = {"id": "1", "parentId": None, "childrenIds": ["2"], "role": "user", "content": "How many?"}
+    answer = {"id": "2", "parentId": "1", "childrenIds": [], "role": "assistant", "content": shown, "output": OUTPUT}
+    chat = {"title": "Eggs", "history": {"currentId": "2", "messages": {"1": asked, "2": answer}}}
+    conversation = returned(json.dumps({"id": "a", "user_id": "u", "chat": chat}).encode(), "open-webui")
+    called = ["assistant:  count()", "count -> 12"]
+    assert outline(conversation) == ["user: How many?", *called, "assistant: Twelve."]
+    assert conversation.messages[1].thinking == "Look at\nthe eggs."
+
+
+def test_openhands_states_model_and_usage_and_adds_to_messages() -> None:
+    """Events of its SDK: the last state counts, reasoning is in messages too, and skills add to a prompt."""
+
+    def event(kind: str, source: str, **fields: Any) -> dict[str, Any]:
+        return {"kind": kind, "id": kind, "timestamp": "2026-06-01T00:00:01", "source": source, **fields}
+
+    def text(value: str) -> dict[str, Any]:
+        return {"type": "text", "text": value}
+
+    spent = {"prompt_tokens": 30, "completion_tokens": 5, "cache_read_tokens": 10, "cache_write_tokens": 2}
+    metrics = {"agent": {"accumulated_token_usage": spent}, "condenser": {"accumulated_token_usage": spent}}
+    state = {"agent": {"llm": {"model": "glm-5"}}, "stats": {"usage_to_metrics": metrics}}
+    message = {"role": "assistant", "content": [text("Done.")], "reasoning_content": "Easy."}
+    events = [
+        event("SystemPromptEvent", "agent", system_prompt=text("Be good."), tools=[], dynamic_context=text("Today.")),
+        event(
+            "MessageEvent",
+            "user",
+            llm_message={"role": "user", "content": [text("Go")]},
+            extended_content=[text("A skill")],
+        ),
+        event("MessageEvent", "agent", llm_message=message),
+        event("ConversationStateUpdateEvent", "environment", key="full_state", value=state),
+    ]
+    conversation = returned(json.dumps(events).encode(), "openhands")
+    assert outline(conversation) == ["user: Go", "program: A skill", "assistant: Done."]
+    assert (conversation.messages[-1].thinking, conversation.system) == ("Easy.", "Be good.\n\nToday.")
+    assert conversation.model is not None and conversation.model.id == "glm-5"
+    assert conversation.usage == il.Usage.of(36, 10, cache_read=20, cache_write=4)
+
+
+def test_what_pi_sends_beside_messages_is_the_program_s() -> None:
+    """Commands of the user, what extensions put in, and summaries of branches; not what is excluded or shown only."""
+    ran = {"role": "bashExecution", "command": "ls", "output": "a", "exitCode": 2, "cancelled": False, "timestamp": 5}
+    records: list[dict[str, Any]] = [
+        {"type": "message", "message": {"role": "user", "content": "Go", "timestamp": 1}},
+        {"type": "message", "message": ran},
+        {"type": "message", "message": {**ran, "excludeFromContext": True}},
+        {"type": "custom_message", "customType": "x", "content": "Be brief.", "display": True},
+        {"type": "custom", "customType": "x", "data": {}},
+        {"type": "branch_summary", "fromId": "0", "summary": "It failed."},
+    ]
+    times = {"timestamp": "2026-08-01T10:00:00.000Z"}
+    entries = [
+        {"id": f"e{at}", "parentId": f"e{at - 1}" if at else None, **times, **one} for at, one in enumerate(records)
+    ]
+    begun = {"type": "session", "version": 3, "id": "s", "cwd": "/", **times}
+    conversation = returned(lines(begun, *entries), "openclaw")
+    branch = "The following is a summary of a branch that this conversation came back from:"
+    assert outline(conversation) == [
+        "user: Go",
+        "program: Ran `ls`\n```\na\n```\n\nCommand exited with code 2",
+        "bashExecution: ",
+        "program: Be brief.",
+        "custom: ",
+        f"program: {branch}\n\n<summary>\nIt failed.</summary>",
+    ]
+    body = json.dumps(il.encode(conversation, "anthropic-messages").body)
+    assert "Be brief." in body and "Ran `ls`" in body

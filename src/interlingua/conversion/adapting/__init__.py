@@ -1,1 +1,1 @@
-"""`adapt`: one module per pass, and the adapter that runs them."""
+"""`adapt`: passes by subject, and the adapter that runs them."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from ...dialects.generations import UNKNOWN
-from ...dialects.targets import CLAUDE
+from ...dialects.registry import CLAUDE
 from ...values.messages import (
     AssistantMessage,
     AudioBlock,
@@ -38,9 +38,7 @@ _PARTS = (TextBlock, ImageBlock, AudioBlock, DocumentBlock)
 
 
 class Place(NamedTuple):
-    """The position of a marker, or a possible one: its path in the source, the value that carries it, and how to
-    change it.
-    """
+    """The position of a marker, or a possible one: its path in the source, the value with it, and how to change it."""
 
     path: str
     holder: Any
@@ -124,7 +122,8 @@ def strip_markers(work: Work) -> None:
 
     Text that was split for markers is joined again, as hosts without markers expect it.
     """
-    work.is_marked = work.has_markers()  # most are not, and each repair visits every block
+    # Most are not, and each repair visits every block.
+    work.is_marked = work.has_markers() or work.markers.longest is not None
     if not work.is_marked or max_markers_of(work) != 0:
         return
     work.is_marked, flat = False, work.rules.part_markers
@@ -375,9 +374,7 @@ _UNMARKABLE = frozenset({ThinkingBlock, OpaqueBlock})
 
 
 def move_from_thinking(work: Work) -> None:
-    """Moves a marker on thinking, or a bare one after it, to the next block that can carry it, else to an earlier
-    one.
-    """
+    """Moves a marker on thinking, or a bare one after it, to the next block that can carry it, else an earlier one."""
     max_markers = max_markers_of(work)
     for turn in work.turns:
         if _UNMARKABLE.isdisjoint(map(type, turn.blocks)):

@@ -28,7 +28,11 @@ def drop_failed(work: Work) -> None:
 
 
 def _has_failed(turn: Turn) -> bool:
-    return isinstance(turn.message, AssistantMessage) and turn.message.stop_reason in ("error", "aborted")
+    return isinstance(turn.message, AssistantMessage) and not is_sent(turn.message)
+
+
+def is_sent(answer: AssistantMessage) -> bool:
+    return answer.stop_reason not in ("error", "aborted")
 
 
 # Every provider wants one result for each call, directly after it: Anthropic's are the first blocks of the next message
@@ -51,6 +55,7 @@ def pair(work: Work) -> None:
     turns: list[Turn] = []
     step: list[Turn] = []
     others: list[Turn] = []
+    unasked: list[Turn] = []
     answered = False  # a result of the step was seen: the next assistant message begins another step
     for turn in work.turns:
         if isinstance(turn.message, ToolResultMessage):
@@ -58,7 +63,7 @@ def pair(work: Work) -> None:
             if turn not in callers and work.has_server_history:
                 others.append(turn)
             elif turn not in callers:
-                work.lost(turn.path, "tool result", UNASKED, "dropped")
+                unasked.append(turn)
         elif not isinstance(turn.message, AssistantMessage):
             others.append(turn)
         else:
@@ -68,6 +73,8 @@ def pair(work: Work) -> None:
                 step, others, answered = ahead, [], False
             step.append(turn)
     work.turns = [*turns, *_with_results(step, answers, work), *others]
+    for turn in unasked:
+        work.lost(turn.path, "tool result", UNASKED, "dropped")
     _report_moves(work)
 
 

@@ -1,10 +1,12 @@
 """Long histories in pieces: repairs of a session file that is too large to be in memory.
 
-A history may be cut before a user message if no call before it has a result after it, no result before it a call after
-it, and the last calls before it have results. Then the repairs of the pieces are those of the whole.
+A history may be cut before a user message, and between two rounds of calls and results (a run of many hours may have
+one user message), if no call before it has a result after it, no result before it a call after it, and the last calls
+before it have results. Then the repairs of the pieces are those of the whole.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -15,6 +17,7 @@ from ...values.losses import Loss
 from ...values.messages import (
     AgentMessage,
     AssistantMessage,
+    Block,
     CustomMessage,
     Message,
     ToolCall,
@@ -22,14 +25,21 @@ from ...values.messages import (
     UserMessage,
     blocks_of,
 )
-from ...values.request import Context, ModelDescriptor, Request, ToolSpec
+from ...values.request import Context, ModelDescriptor, Request
 from ...values.tokens import Taken
 from .adapter import Adapted, adapt_piece, repair_structure, unchanged_piece
-from .pairing import call_ids
+from .pairing import UNASKED, call_ids, is_sent
 from .work import GO_ON, SHAPE, Earlier, Totals
 
 T = TypeVar("T")
-MESSAGES = 256  # of a piece, if the history can be cut there
+# From so many messages or characters on, a history is cut where it can be.
+MESSAGES = 256
+CHARACTERS = 4 << 20
+MAX_CHARACTERS = 512 << 20
+
+
+class TooLong(Exception):
+    """A history cannot be cut, and has more than `MAX_CHARACTERS` in one piece."""
 
 
 class CallPlaces:
@@ -59,23 +69,25 @@ class CallPlaces:
 
 
 class _Call:
-    __slots__ = ("ids", "row", "sent")
+    __slots__ = ("ids", "row", "sent", "step")
 
-    def __init__(self, ids: tuple[str, ...], row: int, sent: bool) -> None:
-        self.ids, self.row, self.sent = ids, row, sent
+    def __init__(self, ids: tuple[str, ...], row: int, step: int, sent: bool) -> None:
+        self.ids, self.row, self.step, self.sent = ids, row, step, sent
 
 
 class _Pending:
-    """Calls and results that are not paired yet, by id; see `pairing._match_results`."""
+    """Calls and results that are not paired yet, by id; see `pairing._match_results`, and `pair` for steps."""
 
     def __init__(self, places: CallPlaces | None) -> None:
         """`places`: None if they are not known yet. Then no id is expected to return."""
         self._places = places
         self._calls: dict[str, list[_Call]] = {}
         self._early: set[str] = set()
-        self._row = 0
-        self._unanswered = 0  # calls of the row: what `pair` adds for them follows the next messages
+        self._row = self._step = 0
         self._was_answer = False
+        self.is_answered = False  # a result of the step was seen: the next answer begins another one
+        self._is_over = False  # so it does after other messages
+        self._unanswered = 0  # calls of the row: formats without ids give them the next results
 
     def __bool__(self) -> bool:
         return bool(self._unanswered or (self._places is not None and (self._calls or self._early)))
@@ -93,17 +105,25 @@ class _Pending:
         if isinstance(message, ToolResultMessage):
             self._add_result(message.tool_call_id)
         elif isinstance(message, AssistantMessage):
-            sent = message.stop_reason not in ("error", "aborted")
-            for block in blocks_of(message.content):
-                if isinstance(block, ToolCall):
-                    call = _Call(call_ids(block), self._row, sent)
-                    self._unanswered += 1
-                    for id in call.ids:
-                        self._calls.setdefault(id, []).append(call)
+            self._add_calls(message)
+        else:
+            self._is_over = True
         for id in _ids_in(message) if self._places is not None else ():
             if self._places.is_last(id, at):  # type: ignore[union-attr]
                 self._calls.pop(id, None)
                 self._early.discard(id)
+
+    def _add_calls(self, message: AssistantMessage) -> None:
+        sent = is_sent(message)
+        if sent and (self.is_answered or self._is_over):
+            self._step += 1
+            self.is_answered = self._is_over = False
+        for block in blocks_of(message.content):
+            if isinstance(block, ToolCall):
+                call = _Call(call_ids(block), self._row, self._step, sent)
+                self._unanswered += 1
+                for id in call.ids:
+                    self._calls.setdefault(id, []).append(call)
 
     def _add_result(self, id: str) -> None:
         candidates = self._calls.get(id)
@@ -112,6 +132,7 @@ class _Pending:
             return
         call = max(candidates, key=lambda call: (call.ids[0] == id, call.sent, call.row))
         self._unanswered -= call.row == self._row
+        self.is_answered = self.is_answered or (call.sent and call.step == self._step)
         for own in call.ids:
             others = self._calls.get(own, [])
             if call in others:
@@ -121,33 +142,84 @@ class _Pending:
 
 
 class _Cutter:
-    """Collects the messages of a piece."""
+    """Collects the messages of a piece; raises TooLong."""
 
-    def __init__(self, places: CallPlaces | None, least: int | None) -> None:
+    def __init__(self, places: CallPlaces | None, least: int | None, in_turns: bool = True) -> None:
         self.piece: list[AgentMessage] = []
+        self._size = 0
+        self._in_turns = in_turns
         self._least = MESSAGES if least is None else least
         self._pending = _Pending(places)
         self._before: Message | None = None
+        self._answer: Message | None = None  # the last one
 
     def add(self, at: int, message: AgentMessage, read_as: tuple[Message, ...]) -> list[AgentMessage] | None:
         """Adds a message to the piece; returns the piece before it if the history can be cut here."""
         found = None
-        may_cut = isinstance(message, UserMessage) and isinstance(self._before, AssistantMessage | ToolResultMessage)
-        if may_cut and len(self.piece) >= self._least and not self._pending:
-            found, self.piece = self.piece, []
+        is_full = len(self.piece) >= self._least or self._size >= CHARACTERS
+        if is_full and self._is_border(message, read_as) and not self._pending:
+            found, self.piece, self._size = self.piece, [], 0
             self._pending.clear()
         self.piece.append(message)
+        self._size += _size_of(message)
+        if self._size > MAX_CHARACTERS:
+            raise TooLong
         for one in read_as:  # nothing of other roles, such as the lines that a program writes between turns
             self._pending.add(at, one)
             self._before = one
+            if isinstance(one, AssistantMessage):
+                self._answer = one
         return found
+
+    def _is_border(self, message: AgentMessage, read_as: tuple[Message, ...]) -> bool:
+        """Whether a turn or a round begins with this message.
+
+        Answers are only cut off from others by results of calls that are sent: else they may be joined to the next one.
+        """
+        if isinstance(message, UserMessage):
+            return isinstance(self._before, AssistantMessage | ToolResultMessage)
+        if not (self._in_turns and isinstance(message, AssistantMessage) and self._pending.is_answered):
+            return False
+        is_next = isinstance(self._before, ToolResultMessage) and _has_calls(self._answer)
+        return is_next and bool(read_as) and _has_calls(read_as[0])
+
+
+def _size_of(message: AgentMessage) -> int:
+    """Characters in memory, roughly."""
+    if isinstance(message, CustomMessage):
+        return _FIELDS
+    content = message.content
+    return _FIELDS + (len(content) if isinstance(content, str) else sum(map(_length, content or ())))
+
+
+def _length(block: Block) -> int:
+    if isinstance(block, ToolCall):
+        return sum(len(value) for value in block.arguments.values() if isinstance(value, str))
+    return len(getattr(block, "text", None) or getattr(block, "data", None) or "")
+
+
+_FIELDS = 500
+
+
+def _has_calls(message: Message | None) -> bool:
+    """Whether a message has calls, and is sent."""
+    if not isinstance(message, AssistantMessage) or not is_sent(message):
+        return False
+    return any(isinstance(block, ToolCall) for block in blocks_of(message.content))
 
 
 def pieces(
-    messages: Iterable[tuple[int, AgentMessage]], places: CallPlaces, least: int | None = None
+    messages: Iterable[tuple[int, AgentMessage]],
+    places: CallPlaces,
+    least: int | None = None,
+    *,
+    in_turns: bool = True,
 ) -> Iterator[list[AgentMessage]]:
-    """Cuts a history, given with the place of each message, into pieces of at least so many messages."""
-    cutter = _Cutter(places, least)
+    """Cuts a history, given with the place of each message, into pieces of at least so many messages; raises TooLong.
+
+    `in_turns`: also between the rounds of a turn.
+    """
+    cutter = _Cutter(places, least, in_turns)
     for at, message in messages:
         found = cutter.add(at, message, read_as(message))
         if found is not None:
@@ -158,8 +230,8 @@ def pieces(
 class FirstPass:
     """Cuts a history while its `CallPlaces` are collected.
 
-    `is_valid` is False after an id of an earlier piece has returned, or a piece became too long. Then the pieces so far
-    are wrong, and `pieces` must read the history again.
+    `is_valid` is False after an id of an earlier piece has returned. Then the pieces so far are wrong, and `pieces`
+    must read the history again.
     """
 
     def __init__(self, least: int | None = None) -> None:
@@ -175,7 +247,6 @@ class FirstPass:
         if self.is_valid and is_listed:
             found = self._cutter.add(at, message, read)
             self._first = self._first if found is None else at
-            self.is_valid = len(self._cutter.piece) <= _LONGEST
         for one in read:
             for id in _ids_in(one):
                 self.is_valid = self.is_valid and not self.places.is_earlier(id, self._first)
@@ -187,19 +258,23 @@ class FirstPass:
         return self._cutter.piece
 
 
-_LONGEST = 64 * MESSAGES
-
-
 # --- adapted pieces --------------------------------------------------------------------------------------------------
 
 ASKED = UserMessage(content="?")
 _ANSWERED = AssistantMessage(content="!", stop_reason="stop")
 _CALL = ToolCall(id="call_before_this_piece", name="before", arguments={})
 _RESULT = ToolResultMessage(tool_call_id=_CALL.id, tool_name=_CALL.name, content="!", is_error=False)
-# What precedes a piece, as far as it matters to the piece: an answer, or a result.
+# What precedes a piece, as far as it matters to the piece, by its last message.
 _BEFORE: dict[type, tuple[Message, ...]] = {
     AssistantMessage: (ASKED, _ANSWERED),
     ToolResultMessage: (ASKED, replace(_ANSWERED, content=(_CALL,), stop_reason="toolUse"), _RESULT),
+    UserMessage: (ASKED,),
+}
+# What follows a piece, and the last messages of a piece that no message after them changes, by what follows.
+_FOLLOWING: dict[type, tuple[Message, ...]] = {UserMessage: (ASKED,), AssistantMessage: (_ANSWERED, ASKED)}
+_LAST: dict[type, tuple[type, ...]] = {
+    UserMessage: (AssistantMessage, ToolResultMessage),
+    AssistantMessage: (ToolResultMessage, UserMessage),
 }
 
 
@@ -225,19 +300,21 @@ def adapt_pieces(
     count = place = 0
     before: tuple[Message, ...] = ()
     waiting: list[AgentMessage] = []
-    for piece, is_last in marking_last(cut):
+    for piece, after in with_next(cut):
         waiting += piece
-        following = end if is_last else (ASKED,)
+        kind = None if after is None else type(after[0])
+        following = end if kind is None else _FOLLOWING[kind]
         context = replace(request.context, messages=(*before, *waiting, *following))
         adapted = adapt_piece(replace(request, context=context), target, place, len(before), earlier)
         made = adapted.request.context.messages[len(before) :]
         messages = made[: len(made) - len(following)]
-        # Else the next message of the user may be merged with the last one here.
-        if is_last or (_is_asked(made) and messages and type(messages[-1]) in _BEFORE):
+        # Else the next message may be merged with the last one here.
+        if kind is None or (_is_kept(following, made) and messages and type(messages[-1]) in _LAST[kind]):
             yield AdaptedPiece(count, messages, adapted)
             place, count = place + len(waiting), count + len(messages)
-            earlier.add(adapted.work, messages)  # type: ignore[arg-type]
-            before, waiting = _BEFORE[type(messages[-1])] if not is_last else (), []
+            assert adapted.work is not None
+            earlier.add(adapted.work, messages)
+            before, waiting = () if kind is None else _BEFORE[type(messages[-1])], []
 
 
 def unchanged_pieces(request: Request, cut: Iterable[list[AgentMessage]]) -> Iterator[AdaptedPiece]:
@@ -258,7 +335,6 @@ def count_totals(
 ) -> Totals:
     """Adapts a history that is cut into pieces, and returns what all of them have."""
     given, sent = Taken(), Taken()
-    tools: dict[str, ToolSpec] | None = None
 
     def counted(piece: list[AgentMessage]) -> list[AgentMessage]:
         for message in piece:
@@ -266,26 +342,26 @@ def count_totals(
         return piece
 
     earlier = Earlier(ids, None)
-    system = request.context.system
+    about = as_sent = replace(request.context, messages=())
     for first, messages, adapted in adapt_pieces(request, target, map(counted, cut), earlier):
         context = adapted.request.context
-        system = system if first else context.system
-        tools = tools if context.tools is None else {**(tools or {}), **{tool.name: tool for tool in context.tools}}
+        as_sent = replace(about, system=as_sent.system if first else context.system, tools=context.tools)
         for message in messages:
             if message.content != GO_ON:  # added after the tokens are counted
                 sent.add(message)
-    about = replace(request.context, messages=())
-    as_sent = replace(about, system=system, tools=None if tools is None else tuple(tools.values()))
     return Totals(earlier.markers.own, sent.total(as_sent), given.total(about))
 
 
-def _is_asked(made: tuple[Message, ...]) -> bool:
-    """Whether the last message is still `ASKED`, alone or beside results."""
-    return bool(made) and made[-1] == replace(ASKED, extra=made[-1].extra)
+def _is_kept(following: tuple[Message, ...], made: tuple[Message, ...]) -> bool:
+    """Whether the last messages are still those that follow, alone or beside results."""
+    last = made[len(made) - len(following) :]
+    return len(made) >= len(following) and all(
+        one == replace(given, extra=one.extra) for one, given in zip(last, following, strict=True)
+    )
 
 
-def marking_last(cut: Iterable[T]) -> Iterator[tuple[T, bool]]:
-    """Yields each item, and whether it is the last."""
+def with_next(cut: Iterable[T]) -> Iterator[tuple[T, T | None]]:
+    """Yields each item with the next one; None after the last."""
     iterator = iter(cut)
     for item in iterator:
         before = item
@@ -293,30 +369,47 @@ def marking_last(cut: Iterable[T]) -> Iterator[tuple[T, bool]]:
     else:
         return
     for item in iterator:
-        yield before, False
+        yield before, item
         before = item
-    yield before, True
+    yield before, None
+
+
+_END = 2
+
+
+def _rank(loss: Loss) -> int:
+    """When a pass reports a loss: those of results without a call are after those of messages, then these."""
+    return _END if loss.what in ("order", "beginning", "system") else loss.why == UNASKED
+
+
+def is_of_options(loss: Loss) -> bool:
+    """Whether a loss is of the options, which depend on how the history ends: only those of the last piece are true."""
+    return loss.path.startswith("$.options")
 
 
 class TargetRepairs:
     """What `adapt` reports of a history, given in pieces, in the order of the passes."""
 
     def __init__(self) -> None:
-        self._losses: dict[tuple[int, bool], dict[Loss, None]] = {}
+        self._losses: dict[tuple[int, int], dict[Loss, None]] = {}
+        self._options: dict[tuple[int, int], dict[Loss, None]] = {}  # those of the last piece
         self._warnings: dict[Loss, None] = {}
 
     def add(self, piece: AdaptedPiece) -> None:
         adapted = piece.adapted
+        self._options = {}
         for loss, stage in zip(adapted.losses, adapted.stages, strict=True):
-            if adapted.is_own(loss.path):
-                self._losses.setdefault((stage, loss.what == "order"), {})[loss] = None
+            if is_of_options(loss):
+                self._options.setdefault((stage, _END), {})[loss] = None
+            elif adapted.is_own(loss.path):
+                self._losses.setdefault((stage, _rank(loss)), {})[loss] = None
         self._warnings.update(dict.fromkeys(adapted.warnings))
 
     @property
     def losses(self) -> tuple[Loss, ...]:
         """The losses, then the warnings."""
-        found = (loss for _, losses in sorted(self._losses.items()) for loss in losses)
-        return (*dict.fromkeys(found), *self._warnings)
+        parts = sorted([*self._losses.items(), *self._options.items()], key=itemgetter(0))
+        return (*dict.fromkeys(loss for _, losses in parts for loss in losses), *self._warnings)
 
 
 class StructuralRepairs:
@@ -324,25 +417,24 @@ class StructuralRepairs:
 
     def __init__(self) -> None:
         self._count = 0
-        self._losses: tuple[list[Loss], ...] = ([], [], [], [])
+        self._shapes: list[Loss] = []
+        self._pairs: tuple[list[Loss], ...] = ([], [], [])  # by rank
+        self._ids: list[Loss] = []
 
     def add(self, piece: Sequence[AgentMessage]) -> None:
         context = Context(messages=tuple(piece))  # type: ignore[arg-type]
         work, paired = repair_structure(Request(model=_NO_MODEL, context=context), self._count)
-        shapes, pairs, moves, ids = self._losses
         for at, loss in enumerate(work.losses):
             if at >= paired:
-                ids.append(loss)
-            elif loss.what == SHAPE:
-                shapes.append(loss)
+                self._ids.append(loss)
             else:
-                (moves if loss.what == "order" else pairs).append(loss)
+                (self._shapes if loss.what == SHAPE else self._pairs[_rank(loss)]).append(loss)
         self._count += len(piece)
 
     @property
     def losses(self) -> tuple[Loss, ...]:
         """In the order of the passes, as for the whole."""
-        return tuple(loss for losses in self._losses for loss in losses)
+        return tuple(loss for losses in (self._shapes, *self._pairs, self._ids) for loss in losses)
 
 
 _NO_MODEL = ModelDescriptor(id="")

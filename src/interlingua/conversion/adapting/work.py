@@ -1,6 +1,6 @@
 """The mutable state of a request while it is adapted: its messages, the changes, and the losses."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from operator import is_
 from typing import Any, NamedTuple
@@ -11,10 +11,9 @@ from ...dialects import Wire
 from ...dialects.foreign_blocks import understood
 from ...dialects.generations import UNKNOWN, Generation, generation
 from ...dialects.limits import TargetLimits
-from ...dialects.registry import WIRES, canonical
-from ...dialects.targets import family, limits_of, vendor
+from ...dialects.registry import WIRES, canonical, family, limits_of, vendor
 from ...values.compact import IdNumbers, Ids, IdSet
-from ...values.errors import InterlinguaError
+from ...values.errors import InterlinguaError, unknown
 from ...values.losses import Loss, Severity
 from ...values.messages import (
     AssistantMessage,
@@ -30,7 +29,6 @@ from ...values.messages import (
     blocks_of,
 )
 from ...values.request import ModelDescriptor, OutputSchema, Request, ToolChoice, ToolSpec
-from ...values.spelling import unknown
 from ..media import MediaFitter
 
 # Texts that adapting inserts, and how they are marked.
@@ -152,11 +150,14 @@ class Earlier:
         self.ids = EarlierIds(ids)
         self.media: MediaFitter | None = None
         self.markers = Markers()
+        self.called: dict[str, None] = {}  # names of tools, where calls need definitions
+        self.is_foreign: bool | None = None  # the turn that goes on; see `Work.is_foreign`
 
-    def add(self, work: "Work", messages: Iterable[Message]) -> None:
+    def add(self, work: "Work", messages: Sequence[Message]) -> None:
         """Adds a piece, and the messages that were made of it."""
         self.ids.add(messages, work.ids)
-        self.media, self.markers = work.media, work.markers
+        self.media, self.markers, self.called = work.media, work.markers, work.called
+        self.is_foreign = work.is_foreign(work.turns[work.before : work.before + len(messages)])
 
 
 class Work:
@@ -183,9 +184,11 @@ class Work:
                 self.generation = UNKNOWN
         self.caching = False
         self.earlier = earlier
+        self.before = 0  # messages that are none of the piece
         # What the target's limits on media leave.
         self.media = None if earlier is None or earlier.media is None else earlier.media.copy()
         self.markers = Markers() if earlier is None else earlier.markers
+        self.called: dict[str, None] = {} if earlier is None else earlier.called
         self.is_marked = False  # whether there are markers to be adjusted
         self.custom: dict[str, str] = {}  # custom tools: the wire that supports them, "" where they are functions
         self.restored: dict[str, str] = {}  # of those that are functions, the wire that they come from
@@ -218,7 +221,7 @@ class Work:
             found.update(map(type, turn.blocks))
         if self.options.cache_retention is not None or self.has_markers():
             found.add(CacheMarker)
-        if self.tools is not None:
+        if self.tools is not None or self.called:
             found.add(ToolSpec)
         if self.options.tool_choice is not None:
             found.add(ToolChoice)
@@ -253,13 +256,20 @@ class Work:
 
         The turn may have none because its beginning was compacted, or because thinking was enabled only later.
         """
-        turns = self.turns
-        if not turns or not isinstance(turns[-1].message, ToolResultMessage):
+        if not self.turns or not isinstance(self.turns[-1].message, ToolResultMessage):
             return False
+        return self.is_foreign(self.turns[self.before :]) is not False
+
+    def is_foreign(self, turns: Sequence[Turn]) -> bool | None:
+        """Whether the target cannot verify the answers since the last user message; None if there are none."""
         users = (at for at in range(len(turns) - 1, -1, -1) if isinstance(turns[at].message, UserMessage))
-        turn = turns[next(users, -1) + 1 :]
+        at = next(users, None)
+        known = self.earlier.is_foreign if self.earlier is not None and at is None else None
+        turn = turns if at is None else turns[at + 1 :]
         first = next((one for one in turn if isinstance(one.message, AssistantMessage)), None)
-        begins = first is not None and bool(first.blocks) and isinstance(first.blocks[0], ThinkingBlock)
+        if known or first is None:
+            return known
+        begins = known is False or (bool(first.blocks) and isinstance(first.blocks[0], ThinkingBlock))
         return not begins or not self.foreign.isdisjoint(turn)
 
     @property

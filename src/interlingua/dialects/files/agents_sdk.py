@@ -14,8 +14,9 @@ from ...values.losses import Encoded, SupportTable
 from ...values.request import Conversation, Entry
 from .. import dialect
 from ..residual import body_of, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import columns_of, read_json, values_at
 
 API = "agents-sdk"
@@ -27,14 +28,24 @@ def _is_session(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("session_id"), str) and isinstance(value.get("items"), list)
 
 
+class _Reader(Reader):
+    def entries(self, records: Iterable[Any]) -> Iterator[Entry]:
+        return (Entry(message=one) for one in dialect(WIRE).messages_in(records))  # type: ignore[attr-defined]
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """One session."""
     body = body_of(data, API)
     if not _is_session(body):
         raise BadWire(API, "expected a `session_id` and `items`")
-    messages = dialect(WIRE).decode_messages(body["items"])  # type: ignore[attr-defined]
-    return templates.keep(Conversation(entries=tuple(Entry(message=one) for one in messages)), body, API)
+    return templates.keep(read(_Reader(), body["items"]), body, API)
+
+
+@reading(API)
+def listed(header: Record, items: ReadAgain) -> SessionStream | None:
+    """One session, one entry at a time."""
+    return TemplateStream(_Reader(), items, API, "items", header) if _is_session(header) else None
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -65,4 +76,12 @@ def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
             yield {"session_id": id, "items": items}
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, database=database, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    database=database,
+    writable=False,
+    rank=20,
+    listed=ListedSession(("items",), listed),
+)

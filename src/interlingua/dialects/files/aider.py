@@ -6,9 +6,11 @@ program's, and all else is the answer of the model, among it edits that end in `
 models at the start; nothing else has a time or an id.
 """
 
+import io
+import itertools
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
@@ -16,9 +18,10 @@ from ...values.losses import Encoded, SupportTable, Text
 from ...values.messages import AssistantMessage, Message
 from ...values.request import Conversation
 from ..residual import reading
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records as _records
-from .program_content import conversation_of, moment, user
+from .line_sessions import ReadAgain, RowReader, TemplateStream, read
+from .program_content import moment, user
 from .templates import give_back, keep
 
 API = "aider"
@@ -46,27 +49,64 @@ def _kind(line: str) -> str:
     return "start" if _STARTED.match(line) else "answer" if line.strip() else "blank"
 
 
-def _runs(text: str) -> Iterator[tuple[str, str]]:
+def _runs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Lines of one kind that stand together; a blank line ends what the user wrote, and not an answer."""
-    kind, run = "blank", ""
-    for line in text.splitlines(keepends=True):
+    kind: str = "blank"
+    run: list[str] = []
+    for line in itertools.chain.from_iterable(line.splitlines(keepends=True) for line in lines):
         found = _kind(line)
         continues = found == kind or (found == "blank" and kind == "answer")
         if not continues and run:
-            yield kind, run
-            run = ""
+            yield kind, "".join(run)
+            run = []
         kind = kind if continues else found
-        run += line
+        run.append(line)
     if run:
-        yield kind, run
+        yield kind, "".join(run)
 
 
-def _asked(run: str) -> tuple[str, list[str]]:
-    """What the user wrote, and the pieces of its lines: a single line is found again as one of them."""
-    lines = [found.groups() for line in run.splitlines(keepends=True) if (found := _USER.match(line))]
-    if len(lines) == 1:
-        return lines[0][1], list(lines[0])
-    return "\n".join(written for _, written, _ in lines), [run]
+def _pieces(lines: Iterable[str]) -> Iterator[list[str] | str]:
+    """The parts of a text: those of a line of the user (3), all lines of the user (1), an answer and what follows it
+    (2), or another text.
+    """
+    for kind, run in _runs(lines):
+        if kind == "user":
+            written = [found.groups() for line in run.splitlines(keepends=True) if (found := _USER.match(line))]
+            yield list(written[0]) if len(written) == 1 else [run]
+        elif kind == "answer":
+            text = run.rstrip()
+            yield [text, run[len(text) :]]
+        else:
+            yield run
+
+
+class _Reader(RowReader):
+    """Reads the pieces of a session; only its start has a time."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        named = next((found for line in lines if (found := _MODEL.match(line))), None)
+        self._model = named[1] if named else None
+
+    def messages(self, records: Iterable[Any]) -> Iterator[Message]:
+        when: int | None = None
+        for piece in records:
+            match piece:
+                case [_, written, _]:
+                    yield user(written, when)
+                    when = None
+                case [run]:
+                    lines = (_USER.match(line) for line in run.splitlines(keepends=True))
+                    yield user("\n".join(found[2] for found in lines if found), when)
+                    when = None
+                case [text, _]:
+                    yield AssistantMessage(content=text, model=self._model)
+                case str():
+                    started = _STARTED.match(piece)
+                    when = moment(started[1].replace(" ", "T", 1)) if started else when
+
+
+def _lines(text: str) -> Iterator[str]:
+    return iter(io.StringIO(text, newline="\n"))
 
 
 @reading(API)
@@ -75,42 +115,47 @@ def decode(data: Any) -> Conversation:
     text = _text(data)
     if not _STARTED.search(text):
         raise BadWire(API, "a chat history begins with `# aider chat started at`")
-    named = _MODEL.search(text)
-    pieces: list[str] = []
-    messages: list[Message] = []
-    when: int | None = None  # only the start of a session has a time
-    for kind, run in _runs(text):
-        if kind == "user":
-            written, parts = _asked(run)
-            pieces += parts
-            messages.append(user(written, when))
-            when = None
-        elif kind == "answer":
-            text = run.rstrip()
-            pieces += [text, run[len(text) :]]
-            messages.append(AssistantMessage(content=text, model=named[1] if named else None))
-        else:
-            pieces.append(run)
-            started = _STARTED.match(run)
-            when = moment(started[1].replace(" ", "T", 1)) if started else when
-    return keep(conversation_of(messages), pieces, API)
+    pieces = list(_pieces(_lines(text)))
+    return keep(read(_Reader(_lines(text)), pieces), pieces, API)
+
+
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream | None:
+    """One session of a history, one entry at a time; None for another number of them."""
+    if len(list(itertools.islice(filter(_STARTED.match, lines()), 2))) != 1:
+        return None
+    return TemplateStream(_Reader(lines()), lambda: _pieces(lines()), API, "")
 
 
 def encode(conversation: Conversation) -> Encoded:
     """The history that was read."""
-    body, losses = give_back(conversation, API, lambda pieces: decode("".join(pieces)))
-    return Encoded(Text("".join(body)), losses)
+    body, losses = give_back(conversation, API, lambda pieces: decode(_joined(pieces)))
+    return Encoded(Text(_joined(body)), losses)
+
+
+def _joined(pieces: Iterable[list[str] | str]) -> str:
+    return "".join(piece if isinstance(piece, str) else "".join(piece) for piece in pieces)
+
+
+def sections(lines: Iterable[str]) -> Iterator[str]:
+    """The sessions of a history, one at a time; what is before the first is part of it."""
+    section: list[str] = []
+    has_begun = False
+    for line in lines:
+        begins = _STARTED.match(line) is not None
+        if begins and has_begun:
+            yield "".join(section)
+            section = []
+        has_begun = has_begun or begins
+        section.append(line)
+    if section:
+        yield "".join(section)
 
 
 def split(value: Any) -> list[str] | None:
     """The sessions of a history."""
-    if not isinstance(value, str):
-        return None
-    starts = [found.start() for found in _STARTED.finditer(value)]
-    if len(starts) < 2:
-        return None
-    ends = [*starts[1:], len(value)]
-    return [value[0 if at == 0 else start : end] for at, (start, end) in enumerate(zip(starts, ends, strict=True))]
+    found = list(sections(_lines(value))) if isinstance(value, str) else []
+    return found if len(found) > 1 else None
 
 
 def detect(value: Any) -> str | None:
@@ -120,4 +165,13 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, text=True, writable=False)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    sections=sections,
+    text=True,
+    writable=False,
+    stream=stream,
+)

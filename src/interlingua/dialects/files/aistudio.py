@@ -4,8 +4,9 @@ A chunk is a text, a thought (`isThought`), a file in Drive or inline data, of t
 model in a row are one answer.
 """
 
+import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values import jsontext
@@ -22,8 +23,9 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor, Options
 from ..residual import body_of, fields_of, number, optional, reading, whole
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import Pairing, asked, rounds
 from .records import milliseconds
 
@@ -33,11 +35,11 @@ FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 FILES: dict[str, type] = {"Image": ImageBlock, "Audio": AudioBlock, "Video": DocumentBlock, "Document": DocumentBlock}
 
 
-def _messages(chunks: list[Any], model: str | None) -> Iterator[Any]:
+def _messages(chunks: Iterable[Any], model: str | None) -> Iterator[Any]:
     """One message of the user for each run of its chunks, one answer for each run of the model's."""
     run: list[Any] = []
     pairs, role, when = Pairing(), None, None
-    for chunk in [*chunks, None]:
+    for chunk in itertools.chain(chunks, (None,)):
         next_role = "model" if fields_of(chunk).get("role") == "model" else "user"
         if run and (chunk is None or next_role != role):
             if role == "model":
@@ -116,6 +118,31 @@ def _system(wire: Any) -> str | None:
     return given[0] if len(given) == 1 else "\n".join(given) or None
 
 
+class _Reader(Reader):
+    """Reads the chunks of a prompt, which is given with or without them."""
+
+    def __init__(self, body: Record) -> None:
+        settings = fields_of(body.get("runSettings"))
+        self._model = model = optional(settings.get("model"))
+        self.about = Conversation(
+            system=_system(body.get("systemInstruction")),
+            model=ModelDescriptor(id=model, provider="google") if model else None,
+            title=optional(body.get("title")) or optional(body.get("name")),
+            options=Options(
+                temperature=number(settings.get("temperature")),
+                top_p=number(settings.get("topP")),
+                top_k=whole(settings.get("topK")),
+                max_tokens=whole(settings.get("maxOutputTokens")),
+            ),
+        )
+
+    def entries(self, records: Iterable[Any]) -> Iterator[Entry]:
+        return (Entry(message=message) for message in _messages(records, self._model))
+
+
+_PLACE = "chunkedPrompt.chunks"
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """The prompt of one file."""
@@ -123,21 +150,13 @@ def decode(data: Any) -> Conversation:
     chunks = _chunks(body)
     if chunks is None:
         raise BadWire(API, "expected `chunkedPrompt` with `chunks`", "$.chunkedPrompt")
-    settings = fields_of(body.get("runSettings"))
-    model = optional(settings.get("model"))
-    conversation = Conversation(
-        entries=tuple(Entry(message=message) for message in _messages(chunks, model)),
-        system=_system(body.get("systemInstruction")),
-        model=ModelDescriptor(id=model, provider="google") if model else None,
-        title=optional(body.get("title")) or optional(body.get("name")),
-        options=Options(
-            temperature=number(settings.get("temperature")),
-            top_p=number(settings.get("topP")),
-            top_k=whole(settings.get("topK")),
-            max_tokens=whole(settings.get("maxOutputTokens")),
-        ),
-    )
-    return templates.keep(conversation, body, API)
+    return templates.keep(read(_Reader(body), chunks), body, API, places=(_PLACE,))
+
+
+@reading(API)
+def listed(header: Record, chunks: ReadAgain) -> SessionStream:
+    """The prompt of one file, one entry at a time."""
+    return TemplateStream(_Reader(header), chunks, API, _PLACE, header, places=(_PLACE,))
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -150,4 +169,11 @@ def detect(value: Any) -> str | None:
     return "`chunkedPrompt` with `chunks`" if _chunks(value) is not None else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    writable=False,
+    rank=20,
+    listed=ListedSession((_PLACE,), listed),
+)

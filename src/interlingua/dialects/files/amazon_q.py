@@ -15,9 +15,10 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
-from .program_content import a_call, a_result, conversation_of, first, inner, items, moment, user
+from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
+from .program_content import a_call, a_result, first, inner, items, moment, user
 from .reading import columns_of, read_json
 
 API = "amazon-q"
@@ -74,24 +75,36 @@ def _answer(wire: dict[str, Any], about: dict[str, Any], model: str | None, name
     )
 
 
-def _messages(body: dict[str, Any], model: str | None) -> Iterator[Message]:
-    names: dict[str, str] = {}
-    summary = body.get("latest_summary")
-    text = optional(summary[0] if isinstance(summary, list) and summary else summary)
-    if text:
-        yield user(text, program=True)
-    for turn in body["history"]:
-        asked, answered, about = _turn(turn)
-        yield from _asked(asked, names)
-        yield from _answer(answered, about, model, names)
-    yield from _asked(fields_of(body.get("next_message")), names)
+class _Reader(RowReader):
+    """Reads the turns of a conversation, which is given without them."""
+
+    def __init__(self, body: Record) -> None:
+        self._body = body
+        self._model = optional(inner(body, "model_info", "model_id")) or optional(body.get("model"))
+        self.fields = {"model": self._model}
+
+    def messages(self, records: Iterable[Any]) -> Iterator[Message]:
+        names: dict[str, str] = {}
+        summary = self._body.get("latest_summary")
+        text = optional(summary[0] if isinstance(summary, list) and summary else summary)
+        if text:
+            yield user(text, program=True)
+        for turn in records:
+            asked, answered, about = _turn(turn)
+            yield from _asked(asked, names)
+            yield from _answer(answered, about, self._model, names)
+        yield from _asked(fields_of(self._body.get("next_message")), names)
 
 
 def _is_conversation(value: Any) -> bool:
     history = value.get("history") if isinstance(value, dict) else None
     if not isinstance(history, list) or not isinstance(value.get("conversation_id"), str):
         return False
-    return all(not asked.keys().isdisjoint(("content", "env_context")) for asked, _, _ in map(_turn, history))
+    return all(map(_is_turn, history))
+
+
+def _is_turn(value: Any) -> bool:
+    return not _turn(value)[0].keys().isdisjoint(("content", "env_context"))
 
 
 @reading(API)
@@ -100,8 +113,15 @@ def decode(data: Any) -> Conversation:
     body = body_of(data, API)
     if not _is_conversation(body):
         raise BadWire(API, "expected a `conversation_id` and a `history` of turns")
-    model = optional(inner(body, "model_info", "model_id")) or optional(body.get("model"))
-    return templates.keep(conversation_of(_messages(body, model), model=model), body, API)
+    return templates.keep(read(_Reader(body), body["history"]), body, API)
+
+
+@reading(API)
+def listed(header: Record, turns: ReadAgain) -> SessionStream:
+    """One conversation, one entry at a time."""
+    if not _is_conversation(header) or not all(map(_is_turn, turns())):
+        raise BadWire(API, "expected a `conversation_id` and a `history` of turns")
+    return TemplateStream(_Reader(header), turns, API, "history", header)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -128,4 +148,12 @@ def _stored(connection: sqlite3.Connection, tables: list[str]) -> Iterator[Any]:
                 yield conversation
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, database=database, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    database=database,
+    writable=False,
+    rank=20,
+    listed=ListedSession(("history",), listed),
+)

@@ -5,20 +5,24 @@ the program's notices, except for the summary that a thread begins with which ca
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+from msgspec.structs import replace
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Message
+from ...values.messages import Message
 from ...values.request import Conversation
+from ..codec import ANSWER
 from ..residual import optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records as _records
+from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_result,
     an_object_of,
     content_of,
-    conversation_of,
     first,
     inner,
     is_result,
@@ -50,7 +54,7 @@ def _message(wire: dict[str, Any]) -> list[Message]:
                 write="cacheCreationInputTokens",
             )
             model = optional(inner(wire, "usage", "model")) or optional(wire.get("model"))
-            return [AssistantMessage(content=content_of(content), model=model, usage=usage, timestamp=when)]
+            return [replace(ANSWER, extra={}, content=content_of(content), model=model, usage=usage, timestamp=when)]
         case "user":
             found: list[Message] = [made for item in items(content) if (made := _result(item, when)) is not None]
             blocks = [item for item in content if not is_result(item)] if isinstance(content, list) else content
@@ -83,8 +87,21 @@ def decode(data: Any) -> Conversation:
     document = an_object_of(data, API)
     if not isinstance(document.get("messages"), list):
         raise BadWire(API, "a thread has `messages`", "$.messages")
-    messages = [message for wire in items(document["messages"]) for message in _message(wire)]
-    return keep(conversation_of(messages, title=document.get("title")), document, API)
+    return keep(read(_Reader(document), items(document["messages"])), document, API)
+
+
+@reading(API)
+def listed(header: Record, messages: ReadAgain) -> SessionStream:
+    """A thread, one entry at a time."""
+    return TemplateStream(_Reader(header), messages, API, "messages", header)
+
+
+class _Reader(RowReader):
+    def __init__(self, thread: Record) -> None:
+        self.fields = {"title": thread.get("title")}
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        return (message for wire in records for message in _message(wire))
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -102,4 +119,10 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    writable=False,
+    listed=ListedSession(("messages",), listed),
+)

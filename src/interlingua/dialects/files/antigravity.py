@@ -12,9 +12,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, ToolCall
 from ...values.request import Conversation
+from ..codec import ANSWER
 from ..residual import optional, reading
 from ..wire import FileFormat, SessionStream
 from . import records as _records
@@ -47,7 +50,7 @@ def _answer(line: dict[str, Any], when: int | None, at: int) -> AssistantMessage
         if name is not None:
             id = optional(first(wire, "id", "call_id")) or f"step{at}_{number}"
             blocks.append(a_call(id, name, first(wire, "args", "arguments", "input")))
-    return AssistantMessage(content=tuple(blocks), model=optional(line.get("model")), timestamp=when)
+    return replace(ANSWER, extra={}, content=tuple(blocks), model=optional(line.get("model")), timestamp=when)
 
 
 def _answered(lines: list[dict[str, Any]], calls: tuple[ToolCall, ...]) -> dict[int, ToolCall]:

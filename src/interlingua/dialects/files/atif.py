@@ -10,9 +10,8 @@ first entry of each says which call started it. Pictures count wherever they sta
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
-
-from msgspec.structs import replace
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
@@ -27,14 +26,14 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry
 from ..residual import optional, reading, with_residual
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records as _records
+from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_result,
     an_object_of,
     call_of,
     content_of,
-    conversation_of,
     inclusive_usage,
     inner,
     items,
@@ -102,31 +101,43 @@ def _step(step: dict[str, Any]) -> list[Message]:
 SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it
 
 
-def _with_sub_agents(conversation: Conversation, document: dict[str, Any]) -> Conversation:
-    """The conversation with the threads of its sub-agents beside its path."""
-    threads = items(document.get("subagent_trajectories"))
-    if not threads:
-        return conversation
-    entries: list[Entry] = []
-    started: dict[Any, dict[str, str | None]] = {}  # trajectory -> the entry with the call, and the call
-    _place(entries, [entry.message for entry in conversation.entries], "m", started)
-    head = entries[-1].id if entries else None
-    for number, thread in enumerate(threads):
-        at = len(entries)
-        _place(entries, [m for step in items(thread.get("steps")) for m in _step(step)], f"s{number}_", started)
-        found = started.get(thread.get("trajectory_id"))
-        if at < len(entries):
-            entries[at] = with_residual(entries[at], API, **{SPAWNED_BY: found or {}})
-    return replace(conversation, entries=tuple(entries), head=head)
+class _Reader(RowReader):
+    """Reads the steps of a trajectory, then those of its sub-agents: threads beside the path."""
+
+    def __init__(self, document: Record) -> None:
+        self._threads = items(document.get("subagent_trajectories"))
+        self.fields = {
+            "usage": _usage(document.get("final_metrics"), "total_"),
+            "model": optional(inner(document, "agent", "model_name")),
+            "tools": openai_tools(inner(document, "agent", "tool_definitions")),
+        }
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        return (message for step in records for message in _step(step))
+
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        main = super().entries(records)
+        if not self._threads:
+            yield from main
+            return
+        started: dict[Any, dict[str, str | None]] = {}  # trajectory -> the entry with the call, and the call
+        for entry in _placed((entry.message for entry in main), "m", started):
+            yield entry
+            self.head = entry.id
+        for number, thread in enumerate(self._threads):
+            spawned = started.get(thread.get("trajectory_id")) or {}
+            found = _placed(self.messages(items(thread.get("steps"))), f"s{number}_", started)
+            for at, entry in enumerate(found):
+                yield entry if at else with_residual(entry, API, **{SPAWNED_BY: spawned})
 
 
-def _place(entries: list[Entry], messages: list[Message], prefix: str, started: dict[Any, Any]) -> None:
-    """Adds a thread, each entry the parent of the next, and notes the sub-agents that its results name."""
+def _placed(messages: Iterable[Message], prefix: str, started: dict[Any, Any]) -> Iterator[Entry]:
+    """A thread, each entry the parent of the next; notes the sub-agents that its results name."""
     parent: str | None = None
     callers: dict[str, str] = {}  # call -> the entry that has it
     for at, message in enumerate(messages):
         id = f"{prefix}{at}"
-        entries.append(Entry(message=message, id=id, parent_id=parent))
+        yield Entry(message=message, id=id, parent_id=parent)
         parent = id
         if isinstance(message, AssistantMessage):
             callers |= dict.fromkeys((call.id for call in message.tool_calls), id)
@@ -142,13 +153,13 @@ def decode(data: Any) -> Conversation:
     document = an_object_of(data, API)
     if not isinstance(document.get("steps"), list):
         raise BadWire(API, "a trajectory has `steps`", "$.steps")
-    found = conversation_of(
-        (message for step in items(document["steps"]) for message in _step(step)),
-        usage=_usage(document.get("final_metrics"), "total_"),
-        model=inner(document, "agent", "model_name"),
-        tools=openai_tools(inner(document, "agent", "tool_definitions")),
-    )
-    return keep(_with_sub_agents(found, document), document, API)
+    return keep(read(_Reader(document), items(document["steps"])), document, API)
+
+
+@reading(API)
+def listed(header: Record, steps: ReadAgain) -> SessionStream:
+    """A trajectory, one entry at a time; its sub-agents are in memory."""
+    return TemplateStream(_Reader(header), steps, API, "steps", header)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -168,4 +179,11 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, calls_beside=True)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    writable=False,
+    calls_beside=True,
+    listed=ListedSession(("steps",), listed),
+)

@@ -6,6 +6,7 @@ first message, when it is a system message, is the conversation's system text. T
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -61,7 +62,8 @@ from ..residual import (
     whole,
     with_residual,
 )
-from ..wire import FileFormat, Rows
+from ..wire import FileFormat, ListedSession, Rows, SessionStream
+from .line_sessions import EntryStream, ReadAgain, Reader, read
 from .message_rules import in_attocode
 from .records import LINEAR, NO_CALL, OWN, is_null
 
@@ -529,37 +531,51 @@ def decode(data: Any) -> Conversation:
     wire = {"messages": body} if isinstance(body, list) else an_object(body, API)
     if "messages" not in wire:
         raise BadWire(API, "expected messages, a chat with `messages`, or a response with `content`")
-    names: dict[str, str] = {}  # call id -> tool name
-    groups = each(wire["messages"], "messages", API, lambda message: _decode_message(message, names))
-    entries = [entry for group in groups for entry in group]
-    tools = wire.get("tools")
-    model = optional(wire.get("model"))
-    conversation = Conversation(
-        tools=tuple(each(tools, "tools", API, _decode_tool)) if isinstance(tools, list) else None,
-        model=ModelDescriptor(id=model) if model else None,
-        options=Options(
-            max_tokens=whole(wire.get("maxTokens")),
-            temperature=number(wire.get("temperature")),
-            stop=strings(wire.get("stopSequences")),
-        ),
-    )
-    conversation = _with_messages(conversation, entries)
-    if isinstance(body, list):
-        return with_residual(conversation, API, **{BARE: True})
-    emitted = _encode_chat(conversation, QUIET)
-    given = {**wire, "messages": emitted["messages"]}
-    if "tools" in emitted:
-        given["tools"] = emitted["tools"]
-    extra_fields = residual(given, emitted)
-    return with_residual(conversation, API, **extra_fields) if extra_fields else conversation
+    if not isinstance(wire["messages"], list):
+        raise BadWire(API, f"expected a list, got {type(wire['messages']).__name__}", "$.messages")
+    return read(_Reader(wire, bare=isinstance(body, list)), wire["messages"])
 
 
-def _with_messages(conversation: Conversation, entries: list[Entry]) -> Conversation:
-    first = entries[0].message if entries else None
-    if not isinstance(first, SystemMessage) or not _is_system(first.content):
-        return replace(conversation, entries=tuple(entries))
-    conversation = replace(conversation, system=first.content, entries=tuple(entries[1:]))
-    extra_fields = first.extra.get(API)
+@reading(API)
+def listed(header: dict[str, Any], messages: ReadAgain) -> SessionStream:
+    """Messages, or a chat, one entry at a time."""
+    return EntryStream(_Reader(header, bare=not header), messages)
+
+
+class _Reader(Reader):
+    """Reads the messages of a chat, which is given with or without them. The first is the system text, if it is one."""
+
+    def __init__(self, wire: dict[str, Any], *, bare: bool) -> None:
+        tools = wire.get("tools")
+        model = optional(wire.get("model"))
+        about = Conversation(
+            tools=tuple(each(tools, "tools", API, _decode_tool)) if isinstance(tools, list) else None,
+            model=ModelDescriptor(id=model) if model else None,
+            options=Options(
+                max_tokens=whole(wire.get("maxTokens")),
+                temperature=number(wire.get("temperature")),
+                stop=strings(wire.get("stopSequences")),
+            ),
+        )
+        own = ("messages", "tools")  # they keep their own residuals
+        emitted = _encode_chat(about, QUIET)
+        self._chat = with_residual(about, API, **{BARE: True}) if bare else keeping(about, API, wire, emitted, own)
+
+    def entries(self, records: Iterable[Any]) -> Iterator[Entry]:
+        names: dict[str, str] = {}  # call id -> tool name
+        self.about = self._chat
+        for at, given in enumerate(records):
+            (group,) = each([given], "messages", API, lambda message: _decode_message(message, names), at)
+            first = group[0].message if not at else None
+            if isinstance(first, SystemMessage) and _is_system(first.content):
+                self.about = _with_system(self._chat, first)
+                group = group[1:]
+            yield from group
+
+
+def _with_system(conversation: Conversation, message: SystemMessage) -> Conversation:
+    extra_fields = message.extra.get(API)
+    conversation = replace(conversation, system=message.content)
     return with_residual(conversation, API, **{SYSTEM: extra_fields}) if extra_fields else conversation
 
 
@@ -858,5 +874,11 @@ def detect(value: Any) -> str | None:
 
 
 FORMAT = FileFormat(
-    name="attocode", codec=sys.modules[__name__], detect=detect, calls_beside=True, rows=Rows(), mistakes=in_attocode
+    name="attocode",
+    codec=sys.modules[__name__],
+    detect=detect,
+    calls_beside=True,
+    rows=Rows(),
+    mistakes=in_attocode,
+    listed=ListedSession(("messages", ""), listed),
 )

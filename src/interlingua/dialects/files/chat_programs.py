@@ -13,15 +13,16 @@ from ...values.messages import Block, Message, SystemMessage, TextBlock, Thinkin
 from ...values.request import Conversation
 from ..residual import optional, whole
 from .program_content import (
-    a_result,
     block_of,
-    call_of,
+    call_id,
     conversation_of,
     first,
+    given_content,
     inner,
     is_result,
     items,
     moment,
+    name_of,
     user,
 )
 from .reading import Pairing, kept_record, openai_usage, rounds
@@ -91,54 +92,59 @@ def turn(
     """The messages of one record: an answer with the results among its parts is several."""
     when = moment(first(record, *_TIMES))
     name = str(first(record, "role", "from") or "").lower()
-    role, parts = roles.get(name, name), list(_parts(record, pairs))
+    role, content = roles.get(name, name), first(record, *_CONTENT)
+    parts = _parts(record, content, pairs)
     if role == "tool":
         id = first(record, "tool_call_id", "toolCallId", "call_id")
-        given = a_result("", first(record, *_CONTENT)).content
-        return [pairs.result(id, first(record, "name", "tool_name", "toolName"), given, timestamp=when)]
+        named = first(record, "name", "tool_name", "toolName")
+        return [pairs.result(id, named, given_content(content), timestamp=when)]
     if role == "system":
         return [SystemMessage(content=tuple(parts))] if parts else []
     if role == "assistant":
         usage = usage_in(record)
-        named = optional(first(record, "model", "modelId", "modelName")) or model
-        return rounds(parts, {"usage": usage} if usage else {}, model=named, timestamp=when)
+        model = optional(first(record, "model", "modelId", "modelName")) or model
+        return rounds(parts, {"usage": usage} if usage else {}, model=model, timestamp=when)
     return [user(tuple(parts), when)] if role == "user" else [kept_record("chat", name, dict(record))]
 
 
-def _parts(record: Mapping[str, Any], pairs: Pairing) -> Iterator[Any]:
+def _parts(record: Mapping[str, Any], content: Any, pairs: Pairing) -> list[Any]:
     """Blocks of a record, with results behind the calls that they answer."""
+    found: list[Any] = []
     thought = optional(first(record, *_REASONING))
     if thought:
-        yield ThinkingBlock(thinking=thought)
-    content = first(record, *_CONTENT)
-    for part in [content] if isinstance(content, str | dict) else content or ():
-        yield from _part(part, pairs)
-    for item in items(record.get("tool_calls")):
-        call = call_of(item)
-        if call is not None:
-            yield pairs.call(call.id, call.name, first(inner(item, "function") or item, "arguments", "input", "args"))
+        found.append(ThinkingBlock(thinking=thought))
+    if isinstance(content, str):  # most are
+        if content:
+            found.append(TextBlock(text=content))
+    else:
+        for part in (content,) if isinstance(content, dict) else content or ():
+            found += _part(part, pairs)
+    for item in items(record.get("tool_calls")) if "tool_calls" in record else ():
+        name = name_of(item)
+        if name is not None:
+            given = first(inner(item, "function") or item, "arguments", "input", "args")
+            found.append(pairs.call(call_id(item), name, given))
+    return found
 
 
-def _part(part: Any, pairs: Pairing) -> Iterator[Any]:
+def _part(part: Any, pairs: Pairing) -> list[Any]:
     if isinstance(part, str):
-        if part:
-            yield TextBlock(text=part)
-        return
+        return [TextBlock(text=part)] if part else []
     if not isinstance(part, dict):
-        return
-    call = call_of(part) if part.get("type") in ("tool-call", "tool_use", "tool_call") else None
-    if call is not None:
-        yield pairs.call(call.id, call.name, first(part, "args", "input", "arguments"))
+        return []
+    name = name_of(part) if part.get("type") in ("tool-call", "tool_use", "tool_call") else None
+    if name is not None:
+        id = call_id(part)
+        found: list[Any] = [pairs.call(id, name, first(part, "args", "input", "arguments"))]
         if part.get("result") is not None:
             failed = part.get("state") == "error"
-            yield pairs.result(call.id, call.name, a_result("", part["result"]).content, failed)
-    elif is_result(part):
-        given = a_result("", first(part, "content", "output", "result")).content
-        yield pairs.result(first(part, "tool_use_id", "tool_call_id", "toolCallId"), None, given)
-    else:
-        block: Block | None = block_of(part)
-        if block is not None:
-            yield block
+            found.append(pairs.result(id, name, given_content(part["result"]), failed))
+        return found
+    if is_result(part):
+        given = given_content(first(part, "content", "output", "result"))
+        return [pairs.result(first(part, "tool_use_id", "tool_call_id", "toolCallId"), None, given)]
+    block: Block | None = block_of(part)
+    return [] if block is None else [block]
 
 
 def usage_in(record: Mapping[str, Any]) -> Usage | None:

@@ -78,4 +78,12 @@ def detect(value: Any) -> str | None:
     return "`history` of conversations with a `name` and `messages`" if _is_export(value) else DOCUMENTS.detect(value)
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    array="history",
+    writable=False,
+    rank=20,
+)

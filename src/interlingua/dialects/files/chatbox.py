@@ -6,14 +6,17 @@ are kept, and the path has the open thread. github.com/chatboxai/chatbox `src/sh
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.losses import Encoded, SupportTable
+from ...values.messages import Message
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
-from .chat_programs import Chats, chat, chat_messages, is_turn
+from .chat_programs import Chats, chat_messages, is_turn, without_prompt
+from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import inner
 
 API = "chatbox"
@@ -46,8 +49,28 @@ def decode(data: Any) -> Conversation:
     """One session, in an export or by itself."""
     body = body_of(data, API)
     session = CHATS.only(body)
-    model = optional(inner(session, "settings", "modelId")) or optional(inner(session, "settings", "model"))
-    return templates.keep(chat(chat_messages(session["messages"], model=model), title=session["name"]), body, API)
+    return templates.keep(read(_Reader(session), session["messages"]), body, API)
+
+
+@reading(API)
+def listed(header: Record, messages: ReadAgain) -> SessionStream | None:
+    """One session by itself, one entry at a time."""
+    is_own = isinstance(header.get("name"), str) and CHATS.inside(header) is None and all(map(is_turn, messages()))
+    return TemplateStream(_Reader(header), messages, API, "messages", header) if is_own else None
+
+
+class _Reader(RowReader):
+    """Reads the messages of a session, which is given with or without them."""
+
+    def __init__(self, session: Record) -> None:
+        settings = inner(session, "settings")
+        self._model = optional(inner(settings, "modelId")) or optional(inner(settings, "model"))
+        self.fields = {"title": session["name"]}
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        texts: list[str] = []
+        yield from without_prompt(chat_messages(records, model=self._model), texts)
+        self.fields["system"] = "\n\n".join(texts) or None
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -56,5 +79,11 @@ def encode(conversation: Conversation) -> Encoded:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=CHATS.detect, split=CHATS.split, writable=False, rank=20
+    name=API,
+    codec=sys.modules[__name__],
+    detect=CHATS.detect,
+    split=CHATS.split,
+    writable=False,
+    rank=20,
+    listed=ListedSession(("messages",), listed),
 )

@@ -9,7 +9,8 @@ Nodes without a message, and messages of other kinds, are kept in their places a
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -45,10 +46,11 @@ from ..residual import (
     string,
     with_residual,
 )
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records as _records
 from .joining import apart, place
-from .reading import listed
+from .line_sessions import EntryStream, ReadAgain, Reader, Record, read
+from .reading import listed as listed_in
 from .records import FILE, Records, Shapes, is_null, milliseconds
 
 API = "chatgpt-export"
@@ -58,6 +60,7 @@ FIELD = "~field"  # of a message: the field of its text, where that is not the u
 NAMELESS = "~nameless"  # of an entry: its node stands under its id and does not repeat it
 PLACES = "~places"  # of a conversation: the order of the nodes, where children stand before their parents
 INPUT = "input"  # the one argument of a call whose text is no JSON object
+FILE_OF_ONE, FILE_OF_LIST = "one", "list"  # the file is a conversation, or a list of it
 LATEST = 10**11  # seconds; what is later is no time
 
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
@@ -337,10 +340,10 @@ _EXPORT = re.compile(r"(.*/)?conversations(-\d+)?\.json")
 def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     """The conversations of a zipped export, which may be divided over several files."""
     names = sorted(filter(_EXPORT.fullmatch, members))
-    first = [one for name in names for one in itertools.islice(listed(members, name), 1)]
+    first = [one for name in names for one in itertools.islice(listed_in(members, name), 1)]
     if not first or not all(map(_is_conversation, first)):
         return None
-    return (one for name in names for one in listed(members, name))
+    return (one for name in names for one in listed_in(members, name))
 
 
 def _is_conversation(value: Any) -> bool:
@@ -365,45 +368,74 @@ def decode(data: Any) -> Conversation:
         body = body[0]
     wire = an_object(body, API)
     mapping = an_object(wire.get("mapping"), API, "$.mapping")
-    nodes = {key: node for key, node in mapping.items() if isinstance(node, dict) and node.get("id", key) == key}
-    parents = _parents(nodes)
-    records = _records_of(parents)
-    entries: list[Entry] = []
-    for key in _in_order(parents):
-        (entry,) = records.read({**nodes[key], "id": key}, "node")
-        entry = place(entry, parents[key], API)
-        entries.append(entry if "id" in nodes[key] else with_residual(entry, API, **{NAMELESS: True}))
-    head = optional(wire.get("current_node"))
-    conversation = Conversation(entries=tuple(entries), head=head, model=_model(wire, entries))
-    extra_fields = residual(wire, {"mapping": nodes, **_encode_about(conversation)})
-    places = {PLACES: list(nodes)} if [entry.id for entry in entries] != list(nodes) else {}
-    return Conversation(
-        entries=conversation.entries,
-        head=head,
-        model=conversation.model,
-        title=optional(wire.get("title")),
-        extra={API: {FILE: "list" if alone else "one", **places, **extra_fields}},
-    )
+    nodes = {key: node for key, node in mapping.items() if _is_named(key, node)}
+    return read(_Reader(wire, nodes, FILE_OF_LIST if alone else FILE_OF_ONE), list(nodes.items()))
 
 
-def _model(wire: dict[str, Any], entries: list[Entry]) -> ModelDescriptor | None:
-    given = optional(wire.get("default_model_slug"))
-    models = [entry.message.model for entry in entries if isinstance(entry.message, AssistantMessage)]
-    named = given or next((model for model in reversed(models) if model), None)
-    return ModelDescriptor(id=named, provider="openai") if named else None
+def _is_named(key: str, node: Any) -> bool:
+    """Whether a node is one, under its own id."""
+    return isinstance(node, dict) and node.get("id", key) == key
+
+
+@reading(API)
+def listed(header: Any, nodes: ReadAgain) -> SessionStream | None:
+    """The same, one entry at a time."""
+    alone = isinstance(header, list)
+    wire = header[0] if alone else header
+    if wire["mapping"] or not all(_is_named(*field) for field in nodes()):
+        return None
+    return EntryStream(_Reader(wire, {}, FILE_OF_LIST if alone else FILE_OF_ONE), nodes)
+
+
+class _Reader(Reader):
+    """Reads the nodes of a conversation, which is given with these, or without any."""
+
+    def __init__(self, wire: Record, nodes: Record, file: str) -> None:
+        self._wire, self._file = wire, file
+        self._parents: dict[str, str | None] = {}
+        self._places: list[str] | None = None
+        self.head = optional(wire.get("current_node"))
+        self._rest = residual(wire, {"mapping": nodes, **_encode_about(Conversation(head=self.head))})
+
+    def order(self, records: Iterable[tuple[str, Record]]) -> "array[int] | None":
+        self._parents = _parents(records)
+        keys, in_order = list(self._parents), _in_order(self._parents)
+        if keys == in_order:
+            return None
+        self._places = keys
+        places = {key: at for at, key in enumerate(keys)}
+        return array("Q", (places[key] for key in in_order))
+
+    def entries(self, records: Iterable[tuple[str, Record]]) -> Iterator[Entry]:
+        reading, named = _records_of(self._parents), optional(self._wire.get("default_model_slug"))
+        last: str | None = None
+        for key, node in records:
+            (entry,) = reading.read({**node, "id": key}, "node")
+            if isinstance(entry.message, AssistantMessage):
+                last = entry.message.model or last
+            entry = place(entry, self._parents[key], API)
+            yield entry if "id" in node else with_residual(entry, API, **{NAMELESS: True})
+        model, places = named or last, {} if self._places is None else {PLACES: self._places}
+        self.about = Conversation(
+            model=ModelDescriptor(id=model, provider="openai") if model else None,
+            title=optional(self._wire.get("title")),
+            extra={API: {FILE: self._file, **places, **self._rest}},
+        )
 
 
 def _encode_about(conversation: Conversation) -> dict[str, Any]:
     return {} if conversation.head is None else {"current_node": conversation.head}
 
 
-def _parents(nodes: dict[str, Any]) -> dict[str, str | None]:
+def _parents(nodes: Iterable[tuple[str, Record]]) -> dict[str, str | None]:
     """The parent of each node, which some exports state only as children of the other."""
-    above = {
-        child: key for key, node in nodes.items() for child in node.get("children") or () if isinstance(child, str)
-    }
-    parents = {key: optional(node.get("parent")) or above.get(key) for key, node in nodes.items()}
-    return {key: parent if parent in nodes else None for key, parent in parents.items()}
+    above: dict[str, str] = {}
+    parents: dict[str, str | None] = {}
+    for key, node in nodes:
+        above.update((child, key) for child in node.get("children") or () if isinstance(child, str))
+        parents[key] = optional(node.get("parent"))
+    parents = {key: parent or above.get(key) for key, parent in parents.items()}
+    return {key: parent if parent in parents else None for key, parent in parents.items()}
 
 
 def _in_order(nodes: dict[str, str | None]) -> list[str]:
@@ -432,7 +464,7 @@ def encode(conversation: Conversation) -> Encoded:
     order = [key for key in extra_fields.get(PLACES, ()) if key in nodes]
     mapping = {key: nodes[key] for key in (*order, *(key for key in nodes if key not in order))}
     body = put_back({"mapping": mapping, **_encode_about(conversation)}, extra_fields)
-    return Encoded([body] if extra_fields[FILE] == "list" else body, tuple(losses))
+    return Encoded([body] if extra_fields[FILE] == FILE_OF_LIST else body, tuple(losses))
 
 
 def detect(value: Any) -> str | None:
@@ -443,5 +475,11 @@ def detect(value: Any) -> str | None:
 
 
 FORMAT = FileFormat(
-    name="chatgpt-export", codec=sys.modules[__name__], detect=detect, split=split, archive=archive, writable=False
+    name="chatgpt-export",
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    archive=archive,
+    writable=False,
+    listed=ListedSession((), listed, nodes=("mapping", ".mapping")),
 )

@@ -264,6 +264,7 @@ def _records_of() -> Records:
 # the wire's dialect, and without encoding them again to see what that gets wrong, which takes most of the time.
 
 _LINES = Shapes(("type", "message", "timestamp", "uuid", "parentUuid"), ("toolUseResult",))
+_PRINTED = Shapes(("type", "message", "uuid"), ("toolUseResult",), ("timestamp", "parentUuid"))  # stream-json
 _ANSWERS = Shapes(("id", "type", "role", "model", "content", "stop_reason", "usage"), ("stop_sequence",), ("error",))
 _BUCKETS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _USAGES = Shapes(_BUCKETS, refused=("output_tokens_details",))
@@ -278,11 +279,15 @@ _ANSWER = AssistantMessage(content=(), api=WIRE, provider="anthropic")
 
 def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
     """The message of a usual line, and what the line says besides; None for any other line."""
-    others = _LINES[tuple(line)]
-    inner, when = line.get("message"), usual_milliseconds(line.get("timestamp"))
-    if others is None or when is None or type(inner) is not dict:
+    keys = tuple(line)
+    others, when = _LINES[keys], usual_milliseconds(line.get("timestamp"))
+    if others is None:
+        others = _PRINTED[keys]
+    elif when is None:
         return None
-    parent = line["parentUuid"]
+    inner, parent = line.get("message"), line.get("parentUuid")
+    if others is None or type(inner) is not dict:
+        return None
     if type(line["uuid"]) is not str or not (parent is None or type(parent) is str):
         return None
     kind, details = line["type"], line.get("toolUseResult")
@@ -296,7 +301,7 @@ def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
     return None if message is None else (message, {key: line[key] for key in others})
 
 
-def _usual_turn(content: Any, when: int, line: dict[str, Any], details: Any) -> Any:
+def _usual_turn(content: Any, when: int | None, line: dict[str, Any], details: Any) -> Any:
     if type(content) is list:
         first = content[0] if len(content) == 1 else None
         if type(first) is dict and first.get("type") == "tool_result":
@@ -312,7 +317,7 @@ def _usual_turn(content: Any, when: int, line: dict[str, Any], details: Any) -> 
     )
 
 
-def _usual_result(block: dict[str, Any], when: int, details: Any) -> Any:
+def _usual_result(block: dict[str, Any], when: int | None, details: Any) -> Any:
     others, id, content = _RESULTS[tuple(block)], block.get("tool_use_id"), block.get("content")
     if type(content) is list:
         content = _usual_texts(content)
@@ -346,7 +351,7 @@ def _usual_texts(content: list[Any]) -> tuple[Any, ...] | None:
     return texts if texts and len(texts) == len(content) else None
 
 
-def _usual_answer(inner: dict[str, Any], when: int) -> Any:
+def _usual_answer(inner: dict[str, Any], when: int | None) -> Any:
     others, content = _ANSWERS[tuple(inner)], inner.get("content")
     if others is None or type(content) is not list or inner["type"] != "message":
         return None

@@ -82,7 +82,8 @@ from ..residual import (
     string,
     with_residual,
 )
-from ..wire import Evidence, FileFormat, Rows
+from ..wire import Evidence, FileFormat, ListedSession, Rows, SessionStream
+from .line_sessions import EntryStream, ReadAgain, Reader, read
 from .records import LINEAR, NO_CALL, OWN, is_null
 
 API = "clawtools"
@@ -350,6 +351,25 @@ def _encode_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any
 # --- contexts --------------------------------------------------------------------------------------------------------
 
 
+class _Reader(Reader):
+    """Reads the messages of a context, which is given with or without them."""
+
+    def __init__(self, context: dict[str, Any], *, bare: bool) -> None:
+        tools = context.get("tools")
+        about = Conversation(
+            system=optional(context.get("systemPrompt")),
+            tools=tuple(each(tools, "tools", API, decode_tool)) if isinstance(tools, list) else None,
+        )
+        emitted = _encode_context(about, QUIET)
+        own = ("messages", "tools")  # they keep their own residuals
+        self.about = with_residual(about, API, **{BARE: True}) if bare else keeping(about, API, context, emitted, own)
+
+    def entries(self, records: Iterable[Any]) -> Iterator[Entry]:
+        names: dict[str, str] = {}  # call id -> tool name
+        for at, given in enumerate(records):
+            yield from each([given], "messages", API, lambda message: _decode_message(message, names), at)
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """A `StreamContext`, or a bare list of messages."""
@@ -357,21 +377,15 @@ def decode(data: Any) -> Conversation:
     wire = {"messages": body} if isinstance(body, list) else an_object(body, API)
     if "messages" not in wire:
         raise BadWire(API, "a context needs `messages`", "$.messages")
-    names: dict[str, str] = {}  # call id -> tool name
-    entries = each(wire["messages"], "messages", API, lambda message: _decode_message(message, names))
-    tools = wire.get("tools")
-    conversation = Conversation(
-        entries=tuple(entries),
-        system=optional(wire.get("systemPrompt")),
-        tools=tuple(each(tools, "tools", API, decode_tool)) if isinstance(tools, list) else None,
-    )
-    if isinstance(body, list):
-        return with_residual(conversation, API, **{BARE: True})
-    emitted = _encode_context(conversation, QUIET)
-    given = {**wire, "messages": emitted["messages"]}  # messages and tools keep their own residuals
-    if "tools" in emitted:
-        given["tools"] = emitted["tools"]
-    return keeping(conversation, API, given, emitted)
+    if not isinstance(wire["messages"], list):
+        raise BadWire(API, f"expected a list, got {type(wire['messages']).__name__}", "$.messages")
+    return read(_Reader(wire, bare=isinstance(body, list)), wire["messages"])
+
+
+@reading(API)
+def listed(header: dict[str, Any], messages: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    return EntryStream(_Reader(header, bare=not header), messages)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -651,18 +665,19 @@ class Mistake(NamedTuple):
     remedy: str
 
 
-def mistakes(value: Any) -> list[Mistake]:
+def mistakes(value: Any, messages: Iterable[Any] | None = None) -> list[Mistake]:
     """Every shape of another wire in a context or a list of messages, and what to write instead.
 
+    `messages` are those of a context that is given without them.
     Pictures as `image_url` are right in a user's message, as the format's own page shows them, and nowhere else.
     """
     body = body_of(value, API)
     if isinstance(body, list):
-        return list(_in_messages(body, "$"))
-    return list(_in_context(an_object(body, API)))
+        return list(_in_messages(body if messages is None else messages, "$"))
+    return list(_in_context(an_object(body, API), messages))
 
 
-def _in_context(context: dict[str, Any]) -> Iterator[Mistake]:
+def _in_context(context: dict[str, Any], messages: Iterable[Any] | None) -> Iterator[Mistake]:
     for key in ("system", "systemInstruction", "system_instruction", "instructions"):
         if key in context:
             yield Mistake(
@@ -675,7 +690,7 @@ def _in_context(context: dict[str, Any]) -> Iterator[Mistake]:
             if isinstance(context.get(key), list):
                 yield Mistake(f"$.{key}", f"the messages are in `{key}`", "name the list `messages`")
                 yield from _in_messages(context[key], f"$.{key}")
-    yield from _in_messages(_items(context.get("messages")), "$.messages")
+    yield from _in_messages(_items(context.get("messages")) if messages is None else messages, "$.messages")
     for at, tool in enumerate(_items(context.get("tools"))):
         yield from _in_tool(tool, f"$.tools[{at}]", at)
 
@@ -683,7 +698,7 @@ def _in_context(context: dict[str, Any]) -> Iterator[Mistake]:
 Names = dict[str, str] | IdMap  # call id -> tool name, for remedies that can be pasted
 
 
-def _in_messages(messages: list[Any], path: str) -> Iterator[Mistake]:
+def _in_messages(messages: Iterable[Any], path: str) -> Iterator[Mistake]:
     names: Names = {}
     for at, message in enumerate(messages):
         note_names(message, names)
@@ -916,6 +931,7 @@ FORMAT = FileFormat(
     codec=sys.modules[__name__],
     detect=detect,
     rows=Rows(),
+    listed=ListedSession(("messages", ""), listed),
     evidence=(
         Evidence(
             "plain",

@@ -2,10 +2,15 @@
 
 `api_conversation_history.json` is what was sent: a list of Anthropic messages, in which older versions write calls as
 XML into the answer's text and results as text of the user. Roo Code puts the reasoning of OpenAI's models before an
-answer, as an item of its own. `ui_messages.json` is what was shown, a list of `say` and
-`ask`: an `api_req_started` begins an answer and has its usage (and the request that was sent) as JSON text; `text`,
-`reasoning` and what follows belong to it; the first `text` is the task, and `user_feedback` is the user's, too. A
-`tool` is a call whose outcome stands in the next request. Both are read; each returns to what it was.
+answer, as an item of its own, and keeps messages that a summary replaced; those are beside the path.
+`ui_messages.json` is what was shown, a list of `say` and `ask`: an `api_req_started` begins an answer and has its usage
+(and the request that was sent) as JSON text; `text`, `reasoning` and what follows belong to it; the first `text` is the
+task, and `user_feedback` is the user's, too. A `tool` is a call whose outcome stands in the next request. Both are
+read; each returns to what it was.
+
+Sessions of its SDK, from 2026 on, are one file, `ID.messages.json`: `messages` of the first kind beside a `sessionId`
+and the `agent`. The last answer of a turn has its `metrics`, with an input that includes the cached part.
+github.com/cline/cline `sdk/packages/core/docs/messages-contract-v1.md`
 """
 
 import re
@@ -18,18 +23,20 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, ToolCall, blocks_of
+from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
 from ...values.request import Conversation
-from ..residual import optional, reading
+from ..codec import ANSWER
+from ..residual import body_of, fields_of, optional, reading
 from ..wire import FileFormat, ListedSession, SessionStream
 from . import records as _records
-from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, read
+from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, TreeReader, read
 from .program_content import (
     a_call,
     a_list_of,
     a_result,
     content_of,
     image_of,
+    inclusive_usage,
     inner,
     is_result,
     items,
@@ -47,8 +54,33 @@ FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 # --- what was sent ---------------------------------------------------------------------------------------------------
 
 
-class _SentReader(RowReader):
+class _SentReader(TreeReader):
+    """Reads what was sent; messages that a summary or a cut hides from the model stay in the tree."""
+
+    def __init__(self, records: Items, about: Record | None = None) -> None:
+        """`about`: what a session of the SDK says beside its messages."""
+        super().__init__()
+        self._system = optional((about or {}).get("system_prompt"))
+        self._hiding = {optional(item.get(key)) for item in records() for key in _HIDDEN_BY} - {None}
+
     def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        tree, shown, model = self.tree, 0, None
+        for message, is_hidden in self._all(records):
+            if not is_hidden:
+                tree.cut(shown)
+            yield tree.add(message)
+            if not is_hidden:
+                shown = len(tree.path)
+                model = message.model or model if isinstance(message, AssistantMessage) else model
+        tree.cut(shown)
+        self.fields = {"system": self._system, "model": model}
+
+    def _all(self, records: Iterable[Record]) -> Iterator[tuple[Message, bool]]:
+        """The messages, and whether they are hidden."""
+        for message, item in self._sent(records):
+            yield message, any(optional(item.get(key)) in self._hiding for key in _HIDDEN_BY.values() if key in item)
+
+    def _sent(self, records: Iterable[Record]) -> Iterator[tuple[Message, Record]]:
         thoughts: list[Block] = []  # of the next answer
         calls: list[ToolCall] = []  # of the last one
         for item in records:
@@ -58,20 +90,36 @@ class _SentReader(RowReader):
                 sealed = optional(item.get("encrypted_content"))
                 thoughts.append(ThinkingBlock(thinking=text, thinking_signature=sealed, redacted=not text))
             elif item.get("role") == "assistant":
-                usage = usage_of(
-                    inner(item, "metrics", "tokens"), input="prompt", output="completion", read="cached"
-                ) or usage_of(item.get("usage"), input="input_tokens", output="output_tokens")
-                model = optional(inner(item, "modelInfo", "modelId"))
-                content = content_of(item.get("content"))
+                model = optional(inner(item, "modelInfo", "modelId")) or optional(inner(item, "modelInfo", "id"))
+                usage, content = _usage(item), content_of(item.get("content"))
+                reasoned = optional(item.get("reasoning_content"))  # of DeepSeek's and Z.ai's models
+                thoughts += [ThinkingBlock(thinking=reasoned)] if reasoned else []
                 if thoughts:
                     content, thoughts = (*thoughts, *blocks_of(content)), []
-                yield AssistantMessage(content=content, model=model, usage=usage, timestamp=when)
+                yield replace(ANSWER, extra={}, content=content, model=model, usage=usage, timestamp=when), item
                 calls = [block for block in blocks_of(content) if isinstance(block, ToolCall)]
             elif item.get("role") == "user":
                 content, calls = _with_results(item.get("content"), calls), []
-                yield from user_messages(content, when, program=_is_context(content))
+                is_program = any(item.get(key) is True for key in _PUT_IN) or _is_context(content)
+                for message in user_messages(content, when, program=is_program):
+                    yield message, item
         if thoughts:
-            yield AssistantMessage(content=tuple(thoughts))
+            yield replace(ANSWER, extra={}, content=tuple(thoughts)), {}
+
+
+# Roo Code, `src/core/task-persistence/apiMessages.ts`: the id of what hides messages, and their reference to it.
+_HIDDEN_BY = {"condenseId": "condenseParent", "truncationId": "truncationParent"}
+_PUT_IN = ("isSummary", "isTruncationMarker")
+
+
+def _usage(item: Record) -> Usage | None:
+    metrics = fields_of(item.get("metrics"))
+    read, written = metrics.get("cacheReadTokens"), metrics.get("cacheWriteTokens")
+    return (
+        inclusive_usage(metrics, input="inputTokens", output="outputTokens", cached=read, written=written)
+        or usage_of(metrics.get("tokens"), input="prompt", output="completion", read="cached")
+        or usage_of(item.get("usage"), input="input_tokens", output="output_tokens")
+    )
 
 
 _HEADING = re.compile(r"\[(\w+)[^\n]*\] Result:\s*")
@@ -182,12 +230,15 @@ class _Screen:
             complete.append(a_result(self._call.id, request, name=self._call.name, when=when))
             self._call = None
         usage = usage_of(about, input="tokensIn", output="tokensOut", read="cacheReads", write="cacheWrites")
-        self._answer, self._is_empty = AssistantMessage(content=(), model=model, usage=usage, timestamp=when), False
+        self._answer, self._is_empty = (
+            replace(ANSWER, extra={}, content=(), model=model, usage=usage, timestamp=when),
+            False,
+        )
         return complete
 
     def _append(self, block: Block, when: int | None) -> None:
         if self._answer is None:
-            self._answer, self._is_empty = AssistantMessage(content=(), timestamp=when), False
+            self._answer, self._is_empty = replace(ANSWER, extra={}, content=(), timestamp=when), False
         self._blocks.append(block)
         self._when = when
 
@@ -219,22 +270,27 @@ def _is_shown(value: Items) -> bool:
 
 @reading(API)
 def decode(data: Any) -> Conversation:
-    """Either file of a task."""
-    document = a_list_of(data, API)
-    return keep(read(_reader(lambda: document), document), document, API)
+    """Either file of a task, or a session of the SDK."""
+    document = body_of(data, API)
+    if isinstance(document, dict) and isinstance(document.get("messages"), list):
+        return keep(read(_reader(lambda: document["messages"], document), document["messages"]), document, API)
+    items = a_list_of(document, API)
+    return keep(read(_reader(lambda: items), items), items, API)
 
 
-def _reader(records: Items) -> Reader:
-    if _is_shown(records):
+def _reader(records: Items, about: Record | None = None) -> Reader:
+    if about is None and _is_shown(records):
         return _ScreenReader()
     if any(True for _ in records()) and not _is_sent(records):
         raise BadWire(API, "expected messages with a role, or what was shown as `say` and `ask`")
-    return _SentReader()
+    return _SentReader(records, about)
 
 
 @reading(API)
 def listed(header: Record, records: ReadAgain) -> SessionStream:
-    """Either file of a task, one entry at a time."""
+    """Either file of a task, or a session of the SDK, one entry at a time."""
+    if header:
+        return TemplateStream(_reader(records, header), records, API, "messages", header)
     return TemplateStream(_reader(records), records, API, "")
 
 
@@ -245,6 +301,11 @@ def encode(conversation: Conversation) -> Encoded:
 
 def detect(value: Any) -> str | None:
     """Detects the displayed transcript by its shape, and the sent one by the program's markers."""
+    if isinstance(value, dict):
+        messages = value.get("messages")
+        if value.keys() >= {"version", "updated_at", "agent", "sessionId"} and isinstance(messages, list):
+            return "`messages` beside a `sessionId` and an `agent`" if _is_sent(lambda: messages) else None
+        return None
     if not isinstance(value, list) or not value:
         return None
     if _is_shown(lambda: value):
@@ -261,5 +322,5 @@ def detect(value: Any) -> str | None:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, writable=False, listed=ListedSession("", listed)
+    name=API, codec=sys.modules[__name__], detect=detect, writable=False, listed=ListedSession(("", "messages"), listed)
 )

@@ -28,6 +28,7 @@ from ...values.messages import (
     AssistantMessage,
     CustomMessage,
     Message,
+    OpaqueBlock,
     SystemMessage,
     TextBlock,
     ThinkingBlock,
@@ -41,7 +42,7 @@ from ...values.messages import (
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
 from ..residual import count, fields_of, optional, put_back, reading, residual, whole
-from ..wire import FileFormat, Relations, SessionStream
+from ..wire import FileFormat, ListedSession, Relations, SessionStream
 from . import new_sessions
 from . import records as _records
 from .joining import apart, joined
@@ -66,6 +67,9 @@ OLD = "~old"  # of a conversation: items stand bare in their lines
 DOCUMENT = "~document"  # of a conversation: residual of the document that holds its items
 EVENT = "~event"  # of a message: the event that it was read from
 SHELL = "~shell"  # of a call: it is a `local_shell_call`, and how that differs from the usual one
+SEARCH = "~search"  # of a call or a result: it is of a `tool_search`, and how that differs from the usual one
+SENT = "~sent"  # of a message: another agent sent it, and how its item differs from the usual one
+COMMUNICATION = "~communication"  # the same, of a line of its own kind
 OUTPUT = "~output"  # of a result: its output was wrapped with whether the tool succeeded
 
 ITEMS = (
@@ -76,7 +80,11 @@ ITEMS = (
     "custom_tool_call",
     "custom_tool_call_output",
     "local_shell_call",
+    "tool_search_call",
+    "tool_search_output",
     "web_search_call",
+    "image_generation_call",
+    "agent_message",
 )
 
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
@@ -93,14 +101,66 @@ def _encode_shell(call: ToolCall) -> dict[str, Any]:
     return {"type": "local_shell_call", "call_id": call.id, "status": "completed", "action": call.arguments}
 
 
+def _decode_search(item: dict[str, Any], when: int | None) -> AssistantMessage:
+    """A search for tools that runs here (`ToolSearchCall` with `execution` client), as a call like any other."""
+    block = ToolCall(id=item["call_id"], name="tool_search", arguments=item["arguments"])
+    rest = residual(item, _encode_search(block))
+    return AssistantMessage(content=(replace(block, extra={API: {SEARCH: rest}}),), timestamp=when)
+
+
+def _encode_search(call: ToolCall) -> dict[str, Any]:
+    return {"type": "tool_search_call", "call_id": call.id, "execution": "client", "arguments": call.arguments}
+
+
+def _decode_found(item: dict[str, Any], when: int | None) -> ToolResultMessage:
+    """The tools that such a search found, as JSON."""
+    text = jsontext.write(item["tools"]).decode()
+    result = ToolResultMessage(tool_call_id=item["call_id"], content=text, is_error=False, timestamp=when)
+    return replace(result, extra={API: {SEARCH: residual(item, _encode_found(result))}})
+
+
+def _encode_found(result: ToolResultMessage) -> dict[str, Any]:
+    tools = jsontext.read(text_of(result.content))
+    return {"type": "tool_search_output", "call_id": result.tool_call_id, "execution": "client", "tools": tools}
+
+
+def _decode_sent(item: dict[str, Any], when: int | None) -> UserMessage:
+    """What another agent sent (`AgentMessage`): the model reads it as input, and no person wrote it."""
+    blocks = tuple(
+        TextBlock(text=part["text"])
+        if isinstance(part.get("text"), str)
+        else OpaqueBlock(dialect=WIRE, value=part)  # encrypted
+        for part in item["content"]
+    )
+    message = UserMessage(content=blocks, timestamp=when, origin="program")
+    return replace(message, extra={API: {SENT: residual(item, _encode_sent(message))}})
+
+
+def _encode_sent(message: UserMessage) -> dict[str, Any]:
+    parts = [
+        block.value if isinstance(block, OpaqueBlock) else {"type": "input_text", "text": text_of((block,))}
+        for block in blocks_of(message.content)
+    ]
+    return {"type": "agent_message", "content": parts}
+
+
+_OWN_ITEMS: dict[str, tuple[dict[str, type], Callable[[dict[str, Any], int | None], Message]]] = {
+    "local_shell_call": ({"call_id": str, "action": dict}, _decode_shell),
+    "tool_search_call": ({"call_id": str, "arguments": dict}, _decode_search),
+    "tool_search_output": ({"call_id": str, "tools": list}, _decode_found),
+    "agent_message": ({"content": list}, _decode_sent),
+}
+
+
 def _decode_item(item: dict[str, Any], when: int | None) -> list[Any]:
     """The message in one item of the wire."""
+    required, decode_own = _OWN_ITEMS.get(item["type"], ({}, None))
     if (
-        item["type"] == "local_shell_call"
-        and isinstance(item.get("call_id"), str)
-        and isinstance(item.get("action"), dict)
+        decode_own is not None
+        and item.get("execution") != "server"  # the provider's own search: an item like its other tools
+        and all(isinstance(item.get(key), kind) for key, kind in required.items())
     ):
-        return [_decode_shell(item, when)]
+        return [decode_own(item, when)]
     wrapped = item.get("output")
     if not isinstance(wrapped, dict) or not isinstance(wrapped.get("content"), str):
         return [with_time(message, when) for message in dialect(WIRE).decode_messages([item])]  # type: ignore[attr-defined]
@@ -120,6 +180,13 @@ def _encode_item(messages: tuple[Message, ...], report: Reporter) -> dict[str, A
     block = next(iter(blocks_of(message.content)), None)
     if isinstance(block, ToolCall) and SHELL in block.extra.get(API, {}):
         return put_back(_encode_shell(block), block.extra[API][SHELL])
+    if isinstance(block, ToolCall) and SEARCH in block.extra.get(API, {}):
+        return put_back(_encode_search(block), block.extra[API][SEARCH])
+    own = message.extra.get(API, {})
+    if isinstance(message, ToolResultMessage) and SEARCH in own:
+        return put_back(_encode_found(message), own[SEARCH])
+    if isinstance(message, UserMessage) and SENT in own:
+        return put_back(_encode_sent(message), own[SENT])
     extra_fields = message.extra.get(API, {}).get(OUTPUT)
     wrapped = isinstance(message, ToolResultMessage) and extra_fields is not None
     plain = replace(message, is_error=False) if wrapped else message  # the wrapper says it
@@ -139,6 +206,7 @@ _PROGRAM = re.compile(
     r"|Warning: (The maximum number of unified exec processes|apply_patch was requested via|Your account was flagged)"
     r"|Another language model started to solve this problem)"
 )
+_COMMUNICATION = "inter_agent_communication"
 _EVENTS = {"user_message": "message", "agent_message": "message", "agent_reasoning": "text"}
 
 
@@ -157,9 +225,17 @@ def _decode_line(line: dict[str, Any], events: Container[str] = ()) -> list[Any]
     kind = payload.get("type")
     if line.get("type") == "event_msg" and kind in events:
         return _decode_event(payload, _moment(line))
+    if line.get("type") == _COMMUNICATION and isinstance(payload.get("content"), str):
+        return [_decode_communication(payload, _moment(line))]
     if line.get("type") != "response_item" or kind not in ITEMS:
         return []
     return _decode_item(payload, _moment(line))
+
+
+def _decode_communication(payload: dict[str, Any], when: int | None) -> UserMessage:
+    """What another agent sent, as versions before `agent_message` items write it; it may be encrypted."""
+    message = UserMessage(content=payload["content"], timestamp=when, origin="program")
+    return replace(message, extra={API: {COMMUNICATION: residual(payload, {"content": payload["content"]})}})
 
 
 def _decode_event(payload: dict[str, Any], when: int | None) -> list[Any]:
@@ -180,6 +256,10 @@ def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, A
         message: Any = messages[0]
         text = message.thinking if kind == "agent_reasoning" else message.text
         return {**time_in(messages), "type": "event_msg", "payload": {"type": kind, _EVENTS[kind]: text}}
+    own = messages[0].extra.get(API, {})
+    if COMMUNICATION in own and isinstance(messages[0], UserMessage):
+        payload = put_back({"content": messages[0].text}, own[COMMUNICATION])
+        return {**time_in(messages), "type": _COMMUNICATION, "payload": payload}
     return {**time_in(messages), "type": "response_item", "payload": _encode_item(messages, report)}
 
 
@@ -331,8 +411,13 @@ def decode(data: Any) -> Conversation:
     old = not any("payload" in line for line in lines)
     extra_fields: dict[str, Any] = {FILE: True, OLD: True} if old else {FILE: True}
     if document is not None:
-        extra_fields[DOCUMENT] = residual(document, {"session": document["session"], "items": document["items"]})
+        extra_fields |= _around(document)
     return _conversation(iter(lines), extra_fields, _unrepeated(lines))
+
+
+def _around(document: dict[str, Any]) -> dict[str, Any]:
+    """What a document says beside its session and its items."""
+    return {DOCUMENT: residual(document, {"session": document["session"], "items": document["items"]})}
 
 
 def _conversation(
@@ -498,7 +583,7 @@ def _placed(entries: Iterable[Entry], back: Mapping[int, int]) -> Iterator[Entry
 class _Stream:
     """The entries of a rollout file one at a time: the first pass finds what concerns all of them."""
 
-    def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]]) -> None:
+    def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]], around: dict[str, Any] | None = None) -> None:
         self._lines = lines
         self.head: str | None = None  # a file stands at its last line
         first = next(iter(lines()), {})
@@ -506,7 +591,7 @@ class _Stream:
         self._header = first if _is_header(first, self._old) else None
         self._events = _unrepeated(self._body())
         system: str | None = None
-        extra_fields: dict[str, Any] = {FILE: True, OLD: True} if self._old else {FILE: True}
+        extra_fields: dict[str, Any] = {FILE: True, **({OLD: True} if self._old else {}), **(around or {})}
         if self._header is not None:
             system = _instructions(self._header, self._old)
             extra_fields[HEADER] = residual(self._header, _encode_header(system, self._old))
@@ -533,6 +618,14 @@ def stream(lines: Callable[[], Iterable[dict[str, Any]]]) -> SessionStream | Non
     return None if _is_document(next(iter(lines()), None)) else _Stream(lines)
 
 
+@reading(API)
+def listed(header: dict[str, Any], items: Callable[[], Iterable[dict[str, Any]]]) -> SessionStream:
+    """The document of the first versions, one entry at a time."""
+    if not _is_document(header) or not all(_is_document({**header, "items": [item]}) for item in items()):
+        raise BadWire(API, "expected `items` beside a `session`")
+    return _Stream(lambda: itertools.chain((header["session"],), items()), _around(header))
+
+
 def _begins_turn(entry: Entry) -> bool:
     return isinstance(entry.message, UserMessage) and entry.message.origin is None
 
@@ -540,11 +633,12 @@ def _begins_turn(entry: Entry) -> bool:
 def _usage(given: Any) -> Usage | None:
     if not isinstance(given, dict):
         return None
-    cached = count(given, "cached_input_tokens")
+    read, written = count(given, "cached_input_tokens"), count(given, "cache_write_input_tokens")
     return Usage.of(
-        max(count(given, "input_tokens") - cached, 0),
+        max(count(given, "input_tokens") - read - written, 0),
         count(given, "output_tokens"),
-        cache_read=cached,
+        cache_read=read,
+        cache_write=written,
         reasoning=whole(given.get("reasoning_output_tokens")),
     )
 
@@ -621,7 +715,7 @@ def detect(value: Any) -> str | None:
 
 
 def relations(conversation: Conversation, path: PurePath) -> Relations:
-    """A sub-agent's rollout names its parent in the header: `source.subagent.thread_spawn.parent_thread_id`.
+    """A sub-agent's rollout names its parent in the header: `parent_thread_id`, or in `source.subagent.thread_spawn`.
 
     Rollouts are in a folder for each day, and a sub-agent may begin on a later one.
     """
@@ -630,7 +724,8 @@ def relations(conversation: Conversation, path: PurePath) -> Relations:
     header = put_back(_encode_header(None, old), extra_fields.get(HEADER, {}))
     about = header if old else fields_of(header.get("payload"))
     spawned = fields_of(fields_of(fields_of(about.get("source")).get("subagent")).get("thread_spawn"))
-    id, parent = optional(about.get("id")), optional(spawned.get("parent_thread_id"))
+    id = optional(about.get("id"))
+    parent = optional(spawned.get("parent_thread_id")) or optional(about.get("parent_thread_id"))
     dated = path.parent.name.isdigit()
     return Relations(
         id, parent, ((path.parent.parent, "*/rollout-*.jsonl") if dated else (path.parent, "rollout-*.jsonl"),)
@@ -713,6 +808,7 @@ FORMAT = FileFormat(
     line_reader=line_reader,
     read=read,
     stream=stream,
+    listed=ListedSession(("items",), listed),
     relations=relations,
     copy=copy,
 )

@@ -26,12 +26,13 @@ from ...values.messages import (
     text_of,
 )
 from ...values.request import Conversation, Entry
-from ..residual import count, fields_of, reading, string
+from ..codec import ANSWER, RESULT
+from ..residual import HINTS, count, fields_of, reading, string
 from ..wire import FileFormat, SessionStream
 from . import records as _records
 from .joining import Runs, apart
 from .line_sessions import EntryStream, ReadAgain, Reader, Record, read
-from .records import FILE, UNPLACED, Records, lines_of, unreported
+from .records import FILE, UNPLACED, Records, Shapes, lines_of, unreported
 
 API = "codex-exec-stream"
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
@@ -42,6 +43,7 @@ _CALLS = {
     "mcp_tool_call": (("server", "tool", "arguments"), "result"),
     "file_change": (("changes",), "status"),
     "web_search": (("query",), None),
+    "collab_tool_call": (("tool", "receiver_thread_ids", "prompt"), "agents_states"),
 }
 
 
@@ -51,14 +53,14 @@ def _decode_line(line: dict[str, Any]) -> list[Any]:
     if line.get("type") != "item.completed":
         return []
     if kind == "agent_message":
-        return [AssistantMessage(content=(TextBlock(text=string(item["text"])),), provider="openai")]
+        return [replace(ANSWER, extra={}, content=(TextBlock(text=string(item["text"])),), provider="openai")]
     if kind == "reasoning":
-        return [AssistantMessage(content=(ThinkingBlock(thinking=string(item["text"])),), provider="openai")]
+        return [replace(ANSWER, extra={}, content=(ThinkingBlock(thinking=string(item["text"])),), provider="openai")]
     if kind not in _CALLS:
         return []
     names, field = _CALLS[kind]
     call = ToolCall(id=string(item["id"]), name=kind, arguments={key: item[key] for key in names if key in item})
-    answer = AssistantMessage(content=(call,), provider="openai")
+    answer = replace(ANSWER, extra={}, content=(call,), provider="openai")
     given = item.get(field) if field is not None else None
     if given is None:
         return [answer]
@@ -67,7 +69,9 @@ def _decode_line(line: dict[str, Any]) -> list[Any]:
     details = None if isinstance(given, str) else given
     if isinstance(given, dict) and isinstance(given.get("content"), list):
         text = "\n".join(part["text"] for part in given["content"] if isinstance(fields_of(part).get("text"), str))
-    result = ToolResultMessage(tool_call_id=call.id, tool_name=kind, content=text, details=details, is_error=failed)
+    result = replace(
+        RESULT, extra={}, tool_call_id=call.id, tool_name=kind, content=text, details=details, is_error=failed
+    )
     return [answer, result]
 
 
@@ -86,8 +90,32 @@ def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, A
     return {"type": "item.completed", "item": item}
 
 
+# By the type of a usual item: its fields, and those of them that must be texts.
+_SHAPES = {
+    "agent_message": (Shapes(("type", "text")), ("text",)),
+    "reasoning": (Shapes(("type", "text")), ("text",)),
+    "command_execution": (Shapes(("id", "type", "command", "aggregated_output")), ("id", "aggregated_output")),
+}
+
+
+def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    """The messages of an item that is encoded as it was, and what the line says besides; None for any other line."""
+    item: Any = line.get("item")
+    if line.get("type") != "item.completed" or len(line) != 2 or type(item) is not dict:
+        return None
+    kind = item.get("type")
+    if type(kind) is not str or kind not in _SHAPES:
+        return None
+    shapes, texts = _SHAPES[kind]
+    others = shapes[tuple(item)]
+    if others is None or any(type(item[key]) is not str for key in texts):
+        return None
+    kept = {key: item[key] for key in others}
+    return tuple(_decode_line(line)), {HINTS: {"item": {"in": kept}}} if kept else {}
+
+
 def _records_of() -> Records:
-    return Records(API, _decode_line, _encode_line)
+    return Records(API, _decode_line, _encode_line, usual=_usual)
 
 
 class _Reader(Reader):
@@ -119,14 +147,14 @@ def stream(lines: ReadAgain) -> SessionStream:
     return EntryStream(_Reader(), lines)
 
 
-_COUNTS = ("input_tokens", "cached_input_tokens", "output_tokens")
+_COUNTS = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens")
 
 
 def _total(given: Mapping[str, int] | None) -> Usage | None:
     if given is None:
         return None
-    read, cached, output = (given[key] for key in _COUNTS)
-    return Usage.of(max(read - cached, 0), output, cache_read=cached)
+    prompt, read, written, output = (given[key] for key in _COUNTS)
+    return Usage.of(max(prompt - read - written, 0), output, cache_read=read, cache_write=written)
 
 
 def copy(about: Conversation, entries: Iterable[Entry], report: Reporter) -> Iterator[dict[str, Any]]:

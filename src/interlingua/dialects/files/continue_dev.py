@@ -3,9 +3,13 @@
 `contextItems` beside a message of the user are files and snippets that the program put before it. A tool's result is
 in `toolCallStates` (or `toolCallState`, one of them) of the answer, or in a message of role `tool` behind it; the
 message counts where both are there. Thinking is a message of its own role before the answer that it belongs to.
+
+Its logs (`~/.continue/dev_data/VERSION/chatInteraction.jsonl`, `editInteraction.jsonl` and others) have a call a line:
+the `prompt` as one text, its `completion`, and the model; the `eventName` says what for.
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
@@ -22,9 +26,10 @@ from ...values.messages import (
     text_of,
 )
 from ...values.request import Conversation
-from ..residual import optional, reading
-from ..wire import FileFormat
+from ..residual import body_of, optional, reading
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records as _records
+from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_result,
     an_object_of,
@@ -35,6 +40,7 @@ from .program_content import (
     inclusive_usage,
     inner,
     items,
+    moment,
     thinking_of,
     user,
 )
@@ -98,36 +104,40 @@ def _results(item: dict[str, Any]) -> list[ToolResultMessage]:
     return found
 
 
-def messages_of(history: list[dict[str, Any]]) -> list[Message]:
-    """The messages of a history, which Kiro's editor has in the same form."""
-    answered = {item["message"].get("toolCallId") for item in history if inner(item, "message", "role") == "tool"}
-    found: list[Message] = []
-    thoughts: list[ThinkingBlock] = []
-    for item in history:
-        wire = item.get("message")
-        if not isinstance(wire, dict):
-            continue
-        match wire.get("role"):
-            case "user":
-                put_in = [given.get("content") for given in items(item.get("contextItems"))]
-                found += [user(text, program=True) for text in put_in if isinstance(text, str) and text]
-                found.append(user(content_of(wire.get("content"))))
-            case "assistant":
-                found.append(_answer(item, thoughts))
-                found += [result for result in _results(item) if result.tool_call_id not in answered]
-            case "tool":
-                if optional(wire.get("toolCallId")) is not None:
-                    found.append(a_result(wire["toolCallId"], wire.get("content")))
-            case "system":
-                found.append(SystemMessage(content=content_of(wire.get("content"))))
-            case "thinking":
-                pass  # part of the next answer
-            case role:
-                found.append(kept_record(API, str(role), wire))
-        thoughts = _thoughts(wire) if wire.get("role") == "thinking" else []
-    if thoughts:  # a turn that was broken off while the model thought
-        found.append(AssistantMessage(content=tuple(thoughts)))
-    return found
+class HistoryReader(RowReader):
+    """Reads a history, which Kiro's editor has in the same form. `fields` are those of the conversation."""
+
+    def __init__(self, fields: dict[str, Any], history: ReadAgain) -> None:
+        self.fields = fields
+        tools = (item["message"] for item in history() if inner(item, "message", "role") == "tool")
+        self._answered = {id for wire in tools if (id := optional(wire.get("toolCallId"))) is not None}
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        thoughts: list[ThinkingBlock] = []
+        for item in records:
+            wire = item.get("message")
+            if not isinstance(wire, dict):
+                continue
+            match wire.get("role"):
+                case "user":
+                    put_in = [given.get("content") for given in items(item.get("contextItems"))]
+                    yield from (user(text, program=True) for text in put_in if isinstance(text, str) and text)
+                    yield user(content_of(wire.get("content")))
+                case "assistant":
+                    yield _answer(item, thoughts)
+                    yield from (result for result in _results(item) if result.tool_call_id not in self._answered)
+                case "tool":
+                    if optional(wire.get("toolCallId")) is not None:
+                        yield a_result(wire["toolCallId"], wire.get("content"))
+                case "system":
+                    yield SystemMessage(content=content_of(wire.get("content")))
+                case "thinking":
+                    pass  # part of the next answer
+                case role:
+                    yield kept_record(API, str(role), wire)
+            thoughts = _thoughts(wire) if wire.get("role") == "thinking" else []
+        if thoughts:  # a turn that was broken off while the model thought
+            yield AssistantMessage(content=tuple(thoughts))
 
 
 def _thoughts(wire: dict[str, Any]) -> list[ThinkingBlock]:
@@ -139,18 +149,52 @@ def _thoughts(wire: dict[str, Any]) -> list[ThinkingBlock]:
     return [ThinkingBlock(thinking=text_of(content), thinking_signature=signature)]
 
 
+def _is_logged(value: Any) -> bool:
+    """Whether a value is a line of a log, with its texts."""
+    keys = ("eventName", "schema", "prompt", "completion")
+    return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in keys)
+
+
+def split(value: Any) -> list[Any] | None:
+    """The lines of a log, each a conversation."""
+    return [*value] if isinstance(value, list) and value and all(map(_is_logged, value)) else None
+
+
+def _logged(line: dict[str, Any], body: Any) -> Conversation:
+    when, model = moment(line.get("timestamp")), optional(first(line, "modelName", "modelTitle"))
+    answer = AssistantMessage(
+        content=line["completion"], model=model, provider=optional(line.get("modelProvider")), timestamp=when
+    )
+    return keep(conversation_of([user(line["prompt"]), answer], model=model), body, API)
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
-    """A session."""
-    document = an_object_of(data, API)
+    """A session, or a line of a log."""
+    body = body_of(data, API)
+    calls = [body] if _is_logged(body) else split(body) or ()
+    if len(calls) == 1:
+        return _logged(calls[0], body)
+    if calls:
+        raise BadWire(API, f"a log of {len(calls)} calls: take one of them")
+    document = an_object_of(body, API)
     if not isinstance(document.get("history"), list):
         raise BadWire(API, "a session has a `history`", "$.history")
-    messages = messages_of(items(document["history"]))
-    total = _usage(document.get("usage"))
-    found = conversation_of(
-        messages, title=document.get("title"), usage=total, model=optional(document.get("chatModelTitle"))
-    )
-    return keep(found, document, API)
+    history = items(document["history"])
+    return keep(read(_reader(document, lambda: history), history), document, API)
+
+
+@reading(API)
+def listed(header: Record, history: ReadAgain) -> SessionStream | None:
+    """A session, one entry at a time."""
+    if _is_logged(header):
+        return None
+    return TemplateStream(_reader(header, history), history, API, "history", header)
+
+
+def _reader(session: Record, history: ReadAgain) -> HistoryReader:
+    fields = {"title": session.get("title"), "usage": _usage(session.get("usage"))}
+    return HistoryReader({**fields, "model": optional(session.get("chatModelTitle"))}, history)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -160,6 +204,8 @@ def encode(conversation: Conversation) -> Encoded:
 
 def detect(value: Any) -> str | None:
     """A `history` of items with a `message` that has a role; Kiro's sessions have a history of another kind."""
+    if _is_logged(value) or split(value):
+        return "a `prompt` and its `completion` beside an `eventName`"
     if not isinstance(value, dict) or not isinstance(value.get("history"), list) or "sessionId" not in value:
         return None
     if "selectedModel" in value or any("executionId" in item for item in items(value["history"])):
@@ -171,4 +217,13 @@ def detect(value: Any) -> str | None:
     return "an empty `history` of a workspace" if "workspaceDirectory" in value and "title" in value else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, calls_beside=True)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    writable=False,
+    calls_beside=True,
+    rank=40,
+    listed=ListedSession(("history",), listed),
+)

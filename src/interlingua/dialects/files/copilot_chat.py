@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, Lines, SupportTable
-from ...values.messages import Block, ImageBlock, TextBlock, ThinkingBlock, UserMessage
+from ...values.messages import Block, ImageBlock, TextBlock, ThinkingBlock
 from ...values.request import Conversation, Entry, ModelDescriptor
+from ..codec import USER
 from ..residual import fields_of, optional, reading
 from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
@@ -36,8 +37,8 @@ def _messages(request: dict[str, Any], pairs: Pairing) -> Iterator[Any]:
     metadata = fields_of(fields_of(request.get("result")).get("metadata"))
     context = [*_rendered(metadata.get("renderedGlobalContext"))]
     if context:
-        yield UserMessage(content=tuple(context), timestamp=when, origin="program")
-    yield UserMessage(content=(*_pictures(request), *_asked(request.get("message"))), timestamp=when)
+        yield replace(USER, extra={}, content=tuple(context), timestamp=when, origin="program")
+    yield replace(USER, extra={}, content=(*_pictures(request), *_asked(request.get("message"))), timestamp=when)
     failure = fields_of(fields_of(request.get("result")).get("errorDetails"))
     model = optional(request.get("modelId"))
     fields: dict[str, Any] = {"model": model, "error_message": optional(failure.get("message"))}
@@ -181,8 +182,11 @@ class _Log:
 
 def _copied(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
+        return {key: _copied(item) if isinstance(item, _CONTAINERS) else item for key, item in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list) else value
+
+
+_CONTAINERS = (dict, list)  # a union would be built anew for each value
 
 
 def _is_log(value: Any) -> bool:
@@ -330,5 +334,5 @@ FORMAT = FileFormat(
     writable=False,
     rank=20,
     stream=stream,
-    listed=ListedSession("requests", listed),
+    listed=ListedSession(("requests",), listed),
 )

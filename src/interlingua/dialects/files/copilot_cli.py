@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.compact import IdNumbers, Ids, IdSet
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import (
-    AssistantMessage,
     Block,
     ImageBlock,
     SystemMessage,
@@ -24,9 +25,9 @@ from ...values.messages import (
     ThinkingBlock,
     ToolResultMessage,
     Usage,
-    UserMessage,
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
+from .. import codec
 from ..residual import count, fields_of, optional, reading
 from ..wire import FileFormat, SessionStream
 from . import records, templates
@@ -162,16 +163,17 @@ class _Events:
 
     def read(self, line: Record, results: Mapping[str, Record]) -> Iterator[Entry]:
         """The entries of an event, with the results of its calls."""
-        kind, data, when = line.get("type"), fields_of(line.get("data")), milliseconds(line.get("timestamp"))
+        kind, data = line.get("type"), fields_of(line.get("data"))
         agent = optional(data.get("parentToolCallId"))
         if isinstance(line.get("id"), str) and line["id"] in self._survey.rewinds:
             self._stands[line["id"]] = self._last
         if kind == "user.message":
-            yield self._add(UserMessage(content=tuple(_asked(data)), timestamp=when), line, agent)
+            when = milliseconds(line.get("timestamp"))
+            yield self._add(replace(codec.USER, extra={}, content=tuple(_asked(data)), timestamp=when), line, agent)
         elif kind == ANSWER:
-            yield from self._answer(data, line, agent, when, results)
+            yield from self._answer(data, line, agent, results)
         elif kind == "system.message" and isinstance(data.get("content"), str):
-            yield from self._instruct(data["content"], line, agent, when)
+            yield from self._instruct(data["content"], line, agent)
         elif kind == "session.start":
             self.model = optional(data.get("selectedModel")) or self.model
         elif kind == "session.model_change":
@@ -198,15 +200,16 @@ class _Events:
         self._number += 1
         return entry
 
-    def _instruct(self, text: str, line: Record, agent: str | None, when: int | None) -> Iterator[Entry]:
+    def _instruct(self, text: str, line: Record, agent: str | None) -> Iterator[Entry]:
         """The instructions, which each turn repeats."""
         if agent is None and self.system is None:
             self.system = text
         elif text != self.system:
+            when = milliseconds(line.get("timestamp"))
             yield self._add(SystemMessage(content=text, timestamp=when), line, agent)
 
     def _answer(
-        self, data: dict[str, Any], line: Record, agent: str | None, when: int | None, results: Mapping[str, Record]
+        self, data: dict[str, Any], line: Record, agent: str | None, results: Mapping[str, Record]
     ) -> Iterator[Entry]:
         blocks: list[Block] = []
         thought, sealed = optional(data.get("reasoningText")), optional(data.get("reasoningOpaque"))
@@ -215,13 +218,12 @@ class _Events:
         if isinstance(data.get("content"), str) and data["content"]:
             blocks.append(TextBlock(text=data["content"]))
         calls = [
-            self._pairs.call(
-                fields_of(item).get("toolCallId"), fields_of(item).get("name"), fields_of(item).get("arguments")
-            )
-            for item in data.get("toolRequests") or ()
+            self._pairs.call(item.get("toolCallId"), item.get("name"), item.get("arguments"))
+            for item in map(fields_of, data.get("toolRequests") or ())
         ]
+        when = milliseconds(line.get("timestamp"))
         model = optional(data.get("model")) or self.model
-        answer = AssistantMessage(content=(*blocks, *calls), model=model, timestamp=when)
+        answer = replace(codec.ANSWER, extra={}, content=(*blocks, *calls), model=model, timestamp=when)
         entry = self._add(answer, line, agent)
         yield entry
         for call in calls:

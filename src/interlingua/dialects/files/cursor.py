@@ -17,6 +17,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
 from ...values.losses import Encoded, SupportTable
@@ -27,15 +29,14 @@ from ...values.messages import (
     SystemMessage,
     TextBlock,
     ThinkingBlock,
-    UserMessage,
     text_of,
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
+from ..codec import USER
 from ..residual import fields_of, optional, reading
-from ..wire import FileFormat, SessionStream
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
-from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
-from .program_content import conversation_of
+from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, read
 from .reading import Pairing, anthropic_items, asked, document_of, kept_record, plain_usage, rounds, seconds
 from .records import lines_of, milliseconds
 
@@ -55,7 +56,7 @@ def _line_messages(line: dict[str, Any], pairs: Pairing) -> list[Any]:
         return [kept_record(API, str(role or line.get("type") or "line"), line)]
     content = message.get("content")
     if isinstance(content, str) and role == "user":
-        return [UserMessage(content=content, timestamp=when)]
+        return [replace(USER, extra={}, content=content, timestamp=when)]
     items = anthropic_items(content, API, pairs, when)
     if role == "user":
         return asked(items, timestamp=when)
@@ -83,7 +84,7 @@ def _bubble_messages(bubble: dict[str, Any], pairs: Pairing, model: str | None) 
     when = _moment(bubble) or _moment(fields_of(bubble.get("timingInfo")))
     text = optional(bubble.get("text")) or ""
     if bubble.get("type") == PERSON:
-        return [UserMessage(content=(*_pictures(bubble), TextBlock(text=text)), timestamp=when)]
+        return [replace(USER, extra={}, content=(*_pictures(bubble), TextBlock(text=text)), timestamp=when)]
     if bubble.get("type") != MODEL:
         return [kept_record(API, "bubble", bubble)]
     items: list[Any] = []
@@ -125,18 +126,18 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _decode_chat(body: dict[str, Any]) -> Conversation:
-    composer, pairs = fields_of(body.get("composer")), Pairing()
-    named = optional(fields_of(composer.get("modelConfig")).get("modelName"))
-    messages: list[Any] = []
-    for bubble in _list(body.get("bubbles")):
-        messages += _bubble_messages(bubble, pairs, named) if isinstance(bubble, dict) else []
-    conversation = Conversation(
-        entries=tuple(Entry(message=message) for message in messages),
-        title=optional(composer.get("name")),
-        model=ModelDescriptor(id=named) if named else None,
-    )
-    return templates.keep(conversation, body, API)
+class _ChatReader(Reader):
+    """Reads the bubbles of a chat, which is given with or without them."""
+
+    def __init__(self, body: Record) -> None:
+        composer = fields_of(body.get("composer"))
+        self._model = model = optional(fields_of(composer.get("modelConfig")).get("modelName"))
+        title = optional(composer.get("name"))
+        self.about = Conversation(title=title, model=ModelDescriptor(id=model) if model else None)
+
+    def entries(self, records: Iterable[Any]) -> Iterator[Entry]:
+        pairs, bubbles = Pairing(), (record for record in records if isinstance(record, dict))
+        return (Entry(message=one) for bubble in bubbles for one in _bubble_messages(bubble, pairs, self._model))
 
 
 def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
@@ -280,15 +281,21 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise BadWire(API, "an unterminated number in the root of the chat")
 
 
-def _decode_stored(body: dict[str, Any]) -> Conversation:
-    agent, pairs = fields_of(body["agent"]), Pairing()
-    given = [message for message in body["messages"] if isinstance(message, dict)]
-    system = None
-    if given and given[0].get("role") == "system":
-        system = text_of(_stored_text(given.pop(0).get("content")))
-    messages = [one for message in given for one in _stored_messages(message, pairs)]
-    found = conversation_of(messages, title=agent.get("name"), model=agent.get("lastUsedModel"), system=system)
-    return templates.keep(found, body, API)
+class _StoredReader(RowReader):
+    """Reads the messages of a chat, which is given with or without them."""
+
+    def __init__(self, body: Record) -> None:
+        agent = fields_of(body["agent"])
+        self.fields = {"title": agent.get("name"), "model": optional(agent.get("lastUsedModel"))}
+
+    def messages(self, records: Iterable[Any]) -> Iterator[Any]:
+        pairs, given = Pairing(), (record for record in records if isinstance(record, dict))
+        self.fields["system"] = None
+        for at, message in enumerate(given):
+            if not at and message.get("role") == "system":
+                self.fields["system"] = text_of(_stored_text(message.get("content")))
+            else:
+                yield from _stored_messages(message, pairs)
 
 
 def _stored_messages(message: dict[str, Any], pairs: Pairing) -> list[Any]:
@@ -298,7 +305,7 @@ def _stored_messages(message: dict[str, Any], pairs: Pairing) -> list[Any]:
         text = text_of(blocks)
         # The first message describes the computer; what a person asks is in `user_query`.
         is_context = text.lstrip().startswith(_CONTEXT) and "<user_query>" not in text
-        return [UserMessage(content=blocks, origin="program" if is_context else None)]
+        return [replace(USER, extra={}, content=blocks, origin="program" if is_context else None)]
     if role == "system":
         return [SystemMessage(content=_stored_text(content))]
     if role not in ("assistant", "tool"):
@@ -369,9 +376,9 @@ def decode(data: Any) -> Conversation:
     """The lines of a transcript, or a chat of the database."""
     body = document_of(data, API)
     if isinstance(body, dict) and "bubbles" in body:
-        return _decode_chat(body)
+        return templates.keep(read(_ChatReader(body), _list(body["bubbles"])), body, API)
     if _is_stored(body):
-        return _decode_stored(body)
+        return templates.keep(read(_StoredReader(body), body["messages"]), body, API)
     lines = lines_of(body, API)
     return templates.keep(read(_LineReader(), lines), lines, API, lines=True)
 
@@ -380,6 +387,15 @@ def decode(data: Any) -> Conversation:
 def stream(lines: ReadAgain) -> SessionStream:
     """The lines of a transcript, one entry at a time."""
     return TemplateStream(_LineReader(), lines, API)
+
+
+@reading(API)
+def listed(header: Record, records: ReadAgain) -> SessionStream | None:
+    """A chat of the database, one entry at a time."""
+    if isinstance(header.get("bubbles"), list):
+        return TemplateStream(_ChatReader(header), records, API, "bubbles", header)
+    is_own = "bubbles" not in header and _is_stored(header)
+    return TemplateStream(_StoredReader(header), records, API, "messages", header) if is_own else None
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -426,4 +442,5 @@ FORMAT = FileFormat(
     writable=False,
     rank=30,
     stream=stream,
+    listed=ListedSession(("bubbles", "messages"), listed),
 )

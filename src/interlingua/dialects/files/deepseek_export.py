@@ -6,16 +6,20 @@ looked up.
 """
 
 import sys
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ...values.compact import IdSet
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, OpaqueBlock, TextBlock, ThinkingBlock, UserMessage
-from ...values.request import Conversation, ModelDescriptor
+from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
-from .reading import Documents, Node, ending, entries_of, listed
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
+from .reading import Documents, Node, parents_first, placed
+from .reading import listed as listed_in
 from .records import milliseconds
 
 API = "deepseek-export"
@@ -25,27 +29,63 @@ FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 _ANSWERS = ("RESPONSE", "TEMPLATE_RESPONSE")
 
 
-def _nodes(mapping: dict[str, Any]) -> Iterator[Node]:
-    depths: dict[str, int] = {}
-    for key, node in mapping.items():
-        record = node.get("message")
-        yield (
-            optional(node.get("id")) or key,
-            optional(node.get("parent")),
-            [*_messages(record, answer=_depth(mapping, key, depths) % 2 == 0)] if isinstance(record, dict) else [],
+_NODES = ("mapping", ".mapping")
+
+
+class _Reader(Reader):
+    """Reads the nodes of a conversation, which is given with or without them."""
+
+    def __init__(self, wire: Record) -> None:
+        self._title, self._end = optional(wire.get("title")), optional(wire.get("current_node"))
+        self._known = IdSet()
+        self._is_answer = bytearray()
+
+    def order(self, records: Iterable[tuple[str, Record]]) -> "array[int] | None":
+        """Also finds out which messages are answers, if nothing says so: the turns alternate."""
+        parents: dict[str, str | None] = {}
+        has_message = bytearray()
+        links: list[tuple[str, str | None]] = []
+        for key, node in records:
+            parents[key] = optional(node.get("parent"))
+            has_message.append(isinstance(node.get("message"), dict))
+            links.append((optional(node.get("id")) or key, parents[key]))
+            self._known.add(links[-1][0])
+        order = parents_first(links)
+        counted = dict(zip(parents, has_message, strict=True))
+        depths: dict[str, int] = {}
+        answers = bytearray(_depth(parents, counted, key, depths) % 2 == 0 for key in parents)
+        self._is_answer = answers if order is None else bytearray(answers[at] for at in order)
+        return order
+
+    def entries(self, records: Iterable[tuple[str, Record]]) -> Iterator[Entry]:
+        self.head, model = None, None
+        for entry in placed(self._nodes(records), self._known):
+            if isinstance(entry.message, AssistantMessage):
+                model = entry.message.model or model
+            if entry.id is not None and entry.id == self._end:
+                self.head = entry.id
+            yield entry
+        self.about = Conversation(
+            title=self._title, model=ModelDescriptor(id=model, provider="deepseek") if model else None
         )
 
+    def _nodes(self, records: Iterable[tuple[str, Record]]) -> Iterator[Node]:
+        for (key, node), answer in zip(records, self._is_answer, strict=True):
+            record = node.get("message")
+            messages = [*_messages(record, answer=bool(answer))] if isinstance(record, dict) else []
+            yield optional(node.get("id")) or key, optional(node.get("parent")), messages
 
-def _depth(mapping: dict[str, Any], key: str, known: dict[str, int]) -> int:
+
+def _depth(parents: dict[str, str | None], counted: dict[str, int], key: str, known: dict[str, int]) -> int:
     """How many messages there are down to a node, its own included."""
     above: list[str] = []
     at: str | None = key
-    while at is not None and at in mapping and at not in known and len(above) <= len(mapping):
+    while at is not None and at in parents and at not in known and len(above) <= len(parents):
         above.append(at)
-        at = optional(mapping[at].get("parent"))
+        at = parents[at]
     depth = known.get(at or "", 0)
     for node in reversed(above):
-        depth += isinstance(mapping[node].get("message"), dict)
+        depth += counted[node]
         known[node] = depth
     return depth
 
@@ -104,16 +144,19 @@ def decode(data: Any) -> Conversation:
     """Decodes one conversation, single or in a list of one."""
     body = body_of(data, API)
     wire = DOCUMENTS.only(body, "$.mapping")
-    entries = entries_of(_nodes(wire["mapping"]))
-    models = [entry.message.model for entry in entries if isinstance(entry.message, AssistantMessage)]
-    model = next((model for model in reversed(models) if model), None)
-    conversation = Conversation(
-        entries=entries,
-        head=ending(entries, wire.get("current_node")),
-        title=optional(wire.get("title")),
-        model=ModelDescriptor(id=model, provider="deepseek") if model else None,
-    )
-    return templates.keep(conversation, body, API)
+    conversation = read(_Reader(wire), list(wire["mapping"].items()))
+    return templates.keep(conversation, body, API, places=[_place(body)])
+
+
+def _place(body: Any) -> str:
+    return _NODES[isinstance(body, list)]
+
+
+@reading(API)
+def listed(header: Any, nodes: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    place, wire = _place(header), header[0] if isinstance(header, list) else header
+    return TemplateStream(_Reader(wire), nodes, API, place, header, keyed=True, places=[place])
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -124,8 +167,8 @@ def encode(conversation: Conversation) -> Encoded:
 def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     """The conversations of an export as it is downloaded: `conversations.json` beside `user.json`."""
     for name in members:
-        if name.rpartition("/")[2] == "conversations.json" and _is_conversation(next(listed(members, name), None)):
-            return listed(members, name)
+        if name.rpartition("/")[2] == "conversations.json" and _is_conversation(next(listed_in(members, name), None)):
+            return listed_in(members, name)
     return None
 
 
@@ -137,4 +180,5 @@ FORMAT = FileFormat(
     archive=archive,
     writable=False,
     rank=20,
+    listed=ListedSession((), listed, nodes=_NODES),
 )

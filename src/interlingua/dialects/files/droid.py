@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Message, TextBlock, blocks_of
 from ...values.request import Conversation
+from ..codec import ANSWER
 from ..residual import optional, reading
 from ..wire import FileFormat, SessionStream
 from . import records as _records
@@ -74,11 +75,14 @@ def _message(line: dict[str, Any]) -> list[Message]:
         case "assistant":
             usage = usage_of(inner(wire, "usage") or line.get("usage"), **_USAGE)
             model = optional(inner(wire, "model")) or optional(line.get("model"))
-            return [AssistantMessage(content=content_of(content), model=model, usage=usage, timestamp=when)]
+            return [replace(ANSWER, extra={}, content=content_of(content), model=model, usage=usage, timestamp=when)]
         case "user":
             if not isinstance(content, list):
                 return user_messages(content, when)
-            reminders = content_of([item for item in content if _is_reminder(item)])
+            put_in = [item for item in content if _is_reminder(item)]
+            if not put_in:
+                return user_messages(content, when)
+            reminders = content_of(put_in)
             rest = [item for item in content if not _is_reminder(item)]
             found: list[Message] = [user(reminders, when, program=True)] if reminders else []
             return [*found, *user_messages(rest, when)] if rest or not found else found
@@ -117,7 +121,7 @@ class _OutputReader(RowReader):
                 if answer is not None and is_open:
                     answer = replace(answer, content=(*blocks_of(answer.content), call))
                     continue
-                answer, is_open = AssistantMessage(content=(call,), model=model, timestamp=when), True
+                answer, is_open = replace(ANSWER, extra={}, content=(call,), model=model, timestamp=when), True
                 continue
             if kind == "completion":
                 usage = usage_of(line.get("usage"), **_USAGE)
@@ -130,7 +134,7 @@ class _OutputReader(RowReader):
                 yield answer
             is_open = kind != "tool_result" and not _is_user(line)
             if is_open:
-                answer = AssistantMessage(content=(TextBlock(text=text or ""),), model=model, timestamp=when)
+                answer = replace(ANSWER, extra={}, content=(TextBlock(text=text or ""),), model=model, timestamp=when)
             elif kind == "tool_result":
                 given = line.get("value")
                 value = given if isinstance(given, str) else a_result("", given).content

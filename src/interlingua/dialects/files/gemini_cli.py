@@ -53,8 +53,9 @@ from ..residual import (
     string,
     with_residual,
 )
-from ..wire import FileFormat, Relations, SessionStream
+from ..wire import FileFormat, ListedSession, Relations, SessionStream
 from . import records as _records
+from .line_sessions import EntryStream, Reader, read
 from .records import (
     FILE,
     NO_FIELDS,
@@ -75,9 +76,12 @@ WIRE = "google-generative-ai"
 ORDER = "~order"  # of a conversation: the lines of its records, where these are not in order
 MADE = "~made"  # of an entry: it was read from a line that stands as another entry
 LINE = "~line"  # of a conversation: its messages are lines
+_CHECKPOINTS = ("clientHistory", "history")  # where a checkpoint has its contents
 CONTENTS = "~contents"  # of a conversation: a checkpoint, and where its contents stand ("" for a bare list)
 CALL = "~call"  # of what a tool gave: which of the answer's calls it belongs to
 PARTS = "~parts"  # of an answer: its content is a list of parts
+PLAIN = "~plain"  # of a text: it stands among the parts without being one
+CALLS = "~calls"  # of an answer: its calls stand among its parts, and these items of `toolCalls` have their results
 RESULT = "~result"  # of a result: how the `result` of its call differs from the wire's parts
 EXTRA = "~extra"  # of a block: an item of `thoughts` or `toolCalls` that is none
 
@@ -93,17 +97,19 @@ def _wire() -> Any:
 
 
 def _decode_content(content: Any) -> Content:
-    """Text, or parts (a lone one must stay as it is, opaque to the list that it is not in)."""
+    """Text, a part, or a list of parts and texts (`PartListUnion`)."""
     if content is None or isinstance(content, str):
         return content
+    if isinstance(content, dict):
+        content = [content]
     if not isinstance(content, list):
-        raise TypeError("content is text or a list of parts")
+        raise TypeError("content is text, a part or a list of parts")
     return tuple(map(_decode_part, content))
 
 
 def _decode_part(part: Any) -> Block:
-    if isinstance(part, str):  # a list may hold plain strings among its parts
-        return OpaqueBlock(dialect=API, value=part)
+    if isinstance(part, str):
+        return TextBlock(text=part, extra={API: {PLAIN: True}})
     (message,) = _wire().decode_messages([{"role": "model", "parts": [part]}])
     (block,) = message.content
     encoded = _encode_part(block, QUIET)
@@ -113,6 +119,8 @@ def _decode_part(part: Any) -> Block:
 def _encode_part(block: Block, report: Reporter) -> Any:
     if isinstance(block, OpaqueBlock) and block.dialect == API:
         return block.value
+    if isinstance(block, TextBlock) and block.extra.get(API, {}).get(PLAIN):
+        return block.text
     inner = Reporter()
     encoded: list[dict[str, Any]] = _wire().encode_messages((AssistantMessage(content=(block,)),), inner)
     for loss in inner.losses:
@@ -228,9 +236,11 @@ _ANSWERS = ("gemini", "model")  # the second in files of other programs
 def _decode_record(record: dict[str, Any]) -> list[Any]:
     when = milliseconds(record.get("timestamp"))
     if record.get("type") == "user":
-        return [UserMessage(content=_decode_content(record.get("content")), timestamp=when)]
+        return _decode_asked(record.get("content"), when)
     if record.get("type") not in _ANSWERS:
         return []
+    if _holds_calls(record.get("content")):
+        return _decode_whole(record, when)
     text = _decode_content(record.get("content"))
     thoughts, calls = record.get("thoughts"), _list(record.get("toolCalls"))
     blocks: list[Block] = [_decode_thought(item) for item in _list(thoughts)]
@@ -259,6 +269,57 @@ def _decode_record(record: dict[str, Any]) -> list[Any]:
     return [answer, *(with_time(result, when) for result in results)]
 
 
+# What the program puts before the first prompt, and what a hook adds: packages/core/src/utils/sessionUtils.ts,
+# `isIgnoredUserContent`.
+_PROGRAM = ("<session_context>", "<hook_context>")
+
+
+def _decode_asked(content: Any, when: int | None) -> list[Any]:
+    if any(isinstance(part, dict) and "functionResponse" in part for part in _list(content)):
+        found = _wire().decode_messages([{"role": "user", "parts": content}])
+        return [with_time(message, when) for message in found]
+    message = UserMessage(content=_decode_content(content), timestamp=when)
+    return [replace(message, origin="program") if message.text.lstrip().startswith(_PROGRAM) else message]
+
+
+def _holds_calls(content: Any) -> bool:
+    """Whether the content has the calls and thoughts of an answer, which `toolCalls` and `thoughts` then repeat.
+
+    Versions from 2026 write it so when they replace the history (`convertSessionToClientHistory`).
+    """
+    return any(isinstance(part, dict) and ("functionCall" in part or part.get("thought")) for part in _list(content))
+
+
+def _decode_whole(record: dict[str, Any], when: int | None) -> list[Any]:
+    """An answer whose content has its calls, with the results that stand in `toolCalls`."""
+    blocks = list(map(_decode_part, record["content"]))
+    open_calls = [block for block in blocks if isinstance(block, ToolCall)]
+    kept: list[Any] = []
+    results: list[Message] = []
+    for at, item in enumerate(_list(record.get("toolCalls"))):
+        listed = _decode_call(item, f"{record.get('id', 'call')}-{at}")
+        given: list[Message] = []
+        if isinstance(listed, ToolCall):
+            own = next((call for call in open_calls if call.id == listed.id), None)
+            if own is None:
+                blocks.append(replace(listed, extra={API: {CALL: at}}))
+            else:
+                open_calls.remove(own)
+            given = _decode_results(item.get("result"), listed, at)
+            results += given
+        kept.append(_without_result(item) if given else item)
+    answer = AssistantMessage(
+        content=tuple(blocks),
+        api=WIRE,
+        provider="google",
+        model=optional(record.get("model")),
+        usage=_decode_tokens(record.get("tokens")),
+        timestamp=when,
+        extra={API: {CALLS: kept}},
+    )
+    return [answer, *(with_time(result, when) for result in results)]
+
+
 def _list(value: Any) -> list[Any]:
     """The items of a list that may be missing or null."""
     return value if isinstance(value, list) else []
@@ -271,6 +332,8 @@ def _without_result(wire: dict[str, Any]) -> dict[str, Any]:
 def _encode_record(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     first = messages[0]
     encoded: dict[str, Any] = time_in(messages)
+    if any(isinstance(message, ToolResultMessage) for message in messages) and not isinstance(first, AssistantMessage):
+        return {**encoded, "type": "user", "content": _encode_results(messages)}
     if not isinstance(first, AssistantMessage):
         return {**encoded, "type": "user", "content": _encode_content(first.content, report)}
     encoded |= {"type": "gemini", **_encode_answer(first, report)}
@@ -293,6 +356,11 @@ def _encode_record(messages: tuple[Message, ...], report: Reporter) -> dict[str,
 def _encode_answer(answer: AssistantMessage, report: Reporter) -> dict[str, Any]:
     if not isinstance(answer.content, tuple):
         return {"content": answer.content}
+    calls = answer.extra.get(API, {}).get(CALLS)
+    if calls is not None:
+        parts = tuple(block for block in answer.content if CALL not in block.extra.get(API, {}))
+        listed = {"toolCalls": [dict(call) if isinstance(call, dict) else call for call in calls]} if calls else {}
+        return {"content": _encode_content(parts, report), **listed}
     terms: list[Block] = []
     lists: dict[str, list[Any]] = {}
     for block in answer.content:
@@ -312,8 +380,24 @@ def _encode_answer(answer: AssistantMessage, report: Reporter) -> dict[str, Any]
     return {"content": _encode_content(tuple(terms), report), **lists}
 
 
+class _Decoder:
+    """Decodes records. Results that an answer has already are no messages in the turn of the user after it."""
+
+    def __init__(self) -> None:
+        self._answered: set[str] = set()
+
+    def __call__(self, record: dict[str, Any]) -> list[Any]:
+        found = _decode_record(record)
+        ids = [message.tool_call_id for message in found if isinstance(message, ToolResultMessage)]
+        if record.get("type") in _ANSWERS:
+            self._answered.update(ids)
+        elif ids and self._answered.issuperset(ids):
+            return []
+        return found
+
+
 def _records_of() -> Records:
-    return Records(API, _decode_record, _encode_record, usual=_usual)
+    return Records(API, _Decoder(), _encode_record, usual=_usual)
 
 
 # Most records are a prompt, or an answer without calls. They are read here without the wire's dialect, and without
@@ -335,6 +419,8 @@ def _usual(record: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
         if not isinstance(content, str | tuple) or not record.keys().isdisjoint(("thoughts", "tokens", "model")):
             return None
         message: Any = replace(_USER, content=content, timestamp=when)
+        if message.text.lstrip().startswith(_PROGRAM):
+            message = replace(message, origin="program")
     elif kind == "gemini" and type(content) is str:
         message = _usual_answer(record, content, when)
     else:
@@ -402,14 +488,18 @@ def decode(data: Any) -> Conversation:
     if not isinstance(body, dict):
         raise BadWire(API, f"expected a session or a list of contents, got {type(body).__name__}")
     if not isinstance(body.get("messages"), list):
-        for key in ("clientHistory", "history"):
+        for key in _CHECKPOINTS:
             if isinstance(body.get(key), list):
                 return _decode_contents(body, key)
         if _is_header(body):  # the only line of a log that was left before the first prompt
             return _decode_lines([body])
         raise BadWire(API, "expected a session with `messages`, or a checkpoint with `history`")
-    about = {FILE: True, **residual(body, {"messages": body["messages"]})}
-    return replace(_conversation(body["messages"], about, "messages"), title=optional(body.get("summary")))
+    return replace(_conversation(body["messages"], _around(body), "messages"), title=optional(body.get("summary")))
+
+
+def _around(body: dict[str, Any]) -> dict[str, Any]:
+    """What a session says beside its messages."""
+    return {FILE: True, **residual(body, {"messages": body["messages"]})}
 
 
 def _body_of(data: Any) -> Any:
@@ -628,6 +718,32 @@ def stream(lines: Callable[[], Iterable[dict[str, Any]]]) -> SessionStream | Non
     return _Stream(lines) if _is_header(next(iter(lines()), None)) else None
 
 
+class _Document:
+    """The entries of a session that is one document, one at a time."""
+
+    head: str | None = None
+
+    def __init__(self, header: dict[str, Any], messages: Callable[[], Iterable[dict[str, Any]]]) -> None:
+        self._messages = messages
+        model, title = _last_model(self.entries()), optional(header.get("summary"))
+        self.about = Conversation(model=model, title=title, extra={API: _around(header)})
+
+    def entries(self) -> Iterator[Entry]:
+        return _entries_of(self._messages(), "messages")
+
+
+@reading(API)
+def listed(header: dict[str, Any], messages: Callable[[], Iterable[dict[str, Any]]]) -> SessionStream | None:
+    """A session that is one document, or a checkpoint, one entry at a time."""
+    if isinstance(header.get("messages"), list):
+        return _Document(header, messages)
+    if not header:  # a bare list
+        is_log = _is_header(next(iter(messages()), None))
+        return None if is_log else EntryStream(_ContentsReader({"": []}, ""), messages)
+    key = next(key for key in _CHECKPOINTS if isinstance(header.get(key), list))
+    return EntryStream(_ContentsReader(header, key), messages)
+
+
 def _conversation(wire: list[Any], extra_fields: dict[str, Any], place: str) -> Conversation:
     entries = tuple(_entries_of(wire, place))
     return Conversation(entries=entries, model=_last_model(entries), extra={API: extra_fields})
@@ -643,13 +759,22 @@ def _entries_of(wire: Iterable[Any], place: str) -> Iterator[Entry]:
         yield from records.read(record, kind if isinstance(kind, str) else "session" if not at else "record")
 
 
+class _ContentsReader(Reader):
+    """Reads the contents of a checkpoint, which is given with or without them."""
+
+    def __init__(self, body: dict[str, Any], key: str) -> None:
+        self._place = f"$.{key}" if key else "$"
+        self.about = Conversation(extra={API: {CONTENTS: key, **residual(body, {key: body[key]})}})
+
+    def entries(self, records: Iterable[Any]) -> Iterator[Entry]:
+        for contents, messages in _wire().pieces_of(records):
+            if not same(_wire().encode_messages(messages, QUIET), contents):
+                raise BadWire(API, "these are not the contents of a checkpoint", self._place)
+            yield from (Entry(message=message) for message in messages)
+
+
 def _decode_contents(body: dict[str, Any], key: str) -> Conversation:
-    messages = _wire().decode_messages(body[key])
-    if not same(_wire().encode_messages(messages, QUIET), body[key]):
-        raise BadWire(API, "these are not the contents of a checkpoint", f"$.{key}" if key else "$")
-    extra_fields = residual(body, {key: body[key]})
-    entries = tuple(Entry(message=message) for message in messages)
-    return Conversation(entries=entries, extra={API: {CONTENTS: key, **extra_fields}})
+    return read(_ContentsReader(body, key), body[key])
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -686,7 +811,7 @@ def detect(value: Any) -> str | None:
             _is_typed(message, _TYPES) for message in value["messages"]
         ):
             return "`messages` of the types `user` and `gemini` beside a `sessionId`"
-    for key in ("clientHistory", "history"):
+    for key in _CHECKPOINTS:
         contents = value.get(key)
         if isinstance(contents, list) and contents and all(map(_is_content, contents)):
             return f"contents with `parts` in `{key}`"
@@ -721,5 +846,6 @@ FORMAT = FileFormat(
     lines=True,
     writable=False,
     stream=stream,
+    listed=ListedSession(("messages", *_CHECKPOINTS, ""), listed),
     relations=relations,
 )

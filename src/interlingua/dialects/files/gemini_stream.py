@@ -19,38 +19,64 @@ from ...values.messages import (
     ToolCall,
     ToolResultMessage,
     Usage,
-    UserMessage,
     text_of,
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
+from ..codec import ANSWER, RESULT, USER
 from ..residual import count, fields_of, optional, reading, string
 from ..wire import FileFormat, SessionStream
 from . import records as _records
 from .joining import Runs, apart
 from .line_sessions import EntryStream, ReadAgain, Reader, Record, read
-from .records import FILE, UNPLACED, Records, lines_of, milliseconds, time_in, unreported
+from .records import (
+    FILE,
+    UNPLACED,
+    Records,
+    Shapes,
+    lines_of,
+    milliseconds,
+    time_in,
+    unreported,
+    usual_milliseconds,
+)
 
 API = "gemini-stream"
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 def _decode_line(line: dict[str, Any]) -> list[Any]:
-    when = milliseconds(line.get("timestamp"))
+    return _messages(line, milliseconds(line.get("timestamp")))
+
+
+def _messages(line: dict[str, Any], when: int | None) -> list[Any]:
     kind = line.get("type")
     if kind == "message" and line.get("role") == "user":
-        return [UserMessage(content=string(line["content"]), timestamp=when)]
+        return [replace(USER, extra={}, content=string(line["content"]), timestamp=when)]
     if kind == "message" and line.get("role") in ("assistant", "model"):
-        return [AssistantMessage(content=(TextBlock(text=string(line["content"])),), provider="google", timestamp=when)]
+        return [
+            replace(
+                ANSWER, extra={}, content=(TextBlock(text=string(line["content"])),), provider="google", timestamp=when
+            )
+        ]
     if kind == "tool_use":
         arguments = line.get("parameters", {})
         call = ToolCall(id=string(line["tool_id"]), name=string(line["tool_name"]), arguments=arguments)
-        return [AssistantMessage(content=(call,), provider="google", timestamp=when)] if type(arguments) is dict else []
+        return (
+            [replace(ANSWER, extra={}, content=(call,), provider="google", timestamp=when)]
+            if type(arguments) is dict
+            else []
+        )
     if kind == "tool_result":
         failed = line.get("status") == "error"
         output = line.get("output", fields_of(line.get("error")).get("message"))
         return [
-            ToolResultMessage(
-                tool_call_id=string(line["tool_id"]), content=string(output or ""), is_error=failed, timestamp=when
+            replace(
+                RESULT,
+                extra={},
+                tool_call_id=string(line["tool_id"]),
+                content=string(output or ""),
+                is_error=failed,
+                timestamp=when,
             )
         ]
     return []
@@ -73,8 +99,39 @@ def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, A
             return {"type": "message", **encoded, "role": role, "content": text_of(message.content)}
 
 
+# By the type of a usual line: its fields, and the types of those that are read.
+_SHAPES: dict[str, tuple[Shapes, dict[str, type]]] = {
+    "message": (Shapes(("type", "timestamp", "role", "content")), {"content": str}),
+    "tool_use": (
+        Shapes(("type", "timestamp", "tool_name", "tool_id", "parameters")),
+        {"tool_name": str, "tool_id": str, "parameters": dict},
+    ),
+    "tool_result": (
+        Shapes(("type", "timestamp", "tool_id", "status", "output")),
+        {"tool_id": str, "output": str},
+    ),
+}
+
+
+def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    """The message of a line that is encoded as it was, and what the line says besides; None for any other line."""
+    kind = line.get("type")
+    if type(kind) is not str or kind not in _SHAPES:
+        return None
+    shapes, types = _SHAPES[kind]
+    others, when = shapes[tuple(line)], usual_milliseconds(line.get("timestamp"))
+    if others is None or when is None or any(type(line[key]) is not one for key, one in types.items()):
+        return None
+    if kind == "message" and line["role"] not in ("user", "assistant"):
+        return None
+    if kind == "tool_result" and not (line["output"] and line["status"] in ("success", "error")):
+        return None
+    (message,) = _messages(line, when)
+    return message, {key: line[key] for key in others}
+
+
 def _records_of() -> Records:
-    return Records(API, _decode_line, _encode_line)
+    return Records(API, _decode_line, _encode_line, usual=_usual)
 
 
 class _Reader(Reader):

@@ -12,10 +12,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, Message, ToolCall, Usage
+from ...values.messages import Block, Message, ToolCall, Usage
 from ...values.request import Conversation
+from ..codec import ANSWER
 from ..residual import body_of, fields_of, optional, reading
 from ..wire import FileFormat, ListedSession, SessionStream
 from . import records as _records
@@ -76,7 +79,7 @@ def _messages(wire: dict[str, Any], model: str | None) -> list[Message]:
     if not blocks and not results and wire.get("content"):  # a notice
         return [kept_record(API, "notice", wire)]
     if wire.get("role") == "assistant":
-        return [AssistantMessage(content=tuple(blocks), model=model, timestamp=when), *results]
+        return [replace(ANSWER, extra={}, content=tuple(blocks), model=model, timestamp=when), *results]
     if wire.get("role") != "user":
         return [kept_record(API, str(wire.get("role")), wire)]
     hidden = inner(wire, "metadata", "userVisible") is False
@@ -209,5 +212,5 @@ FORMAT = FileFormat(
     lines=True,
     writable=False,
     stream=stream,
-    listed=ListedSession("conversation", listed),
+    listed=ListedSession(("conversation",), listed),
 )

@@ -9,10 +9,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Message, text_of
+from ...values.messages import Message, text_of
 from ...values.request import Conversation
+from ..codec import ANSWER
 from ..residual import fields_of, optional, reading
 from ..wire import FileFormat, SessionStream
 from . import records, templates
@@ -52,7 +55,7 @@ def _message(line: dict[str, Any]) -> Message:
         write="cache_creation_tokens",
     )
     model = optional(about.get("resolved_model")) or optional(about.get("model"))
-    return AssistantMessage(content=content, model=model, usage=usage, timestamp=when)
+    return replace(ANSWER, extra={}, content=content, model=model, usage=usage, timestamp=when)
 
 
 class _Reader(RowReader):

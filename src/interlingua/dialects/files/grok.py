@@ -20,6 +20,7 @@ from ...values.compact import IdMap
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, text_of
 from ...values.request import Conversation
+from ..codec import ANSWER
 from ..residual import fields_of, optional, reading
 from ..wire import FileFormat, SessionStream
 from . import records as _records
@@ -100,7 +101,7 @@ class _Updates:
         complete: list[Message] = []
         if self._blocks is None:
             complete = self.finish()
-            self._message = AssistantMessage(content=(), model=self.model, timestamp=when)
+            self._message = replace(ANSWER, extra={}, content=(), model=self.model, timestamp=when)
             self._blocks = []
         elif kind != self._kind:
             self._close()
@@ -183,7 +184,7 @@ class _History:
         texts = (TextBlock(text=content),) if isinstance(content, str) and content else content or ()
         blocks = (*self._thoughts, *texts, *(call for item in calls if (call := call_of(item)) is not None))
         self._thoughts = []
-        self._last = AssistantMessage(content=blocks, model=model)
+        self._last = replace(ANSWER, extra={}, content=blocks, model=model)
         return [self._last]
 
     def _name(self, id: str) -> str | None:

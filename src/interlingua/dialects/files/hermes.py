@@ -141,5 +141,5 @@ FORMAT = FileFormat(
     writable=False,
     rank=20,
     stream=stream,
-    listed=ListedSession("messages", listed),
+    listed=ListedSession(("messages",), listed),
 )

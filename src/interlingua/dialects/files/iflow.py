@@ -9,11 +9,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.compact import IdMap
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, Message, ToolCall, ToolResultMessage
+from ...values.messages import Block, Message, ToolCall, ToolResultMessage
 from ...values.request import Conversation
+from ..codec import ANSWER
 from ..residual import optional, reading
 from ..wire import FileFormat, SessionStream
 from . import records, templates
@@ -81,7 +84,7 @@ class _Lines:
         """The answer, and the results of its calls that have come before it."""
         if not self._blocks:
             return
-        yield AssistantMessage(content=tuple(self._blocks), **self._about)
+        yield replace(ANSWER, extra={}, content=tuple(self._blocks), **self._about)
         for block in self._blocks:
             if isinstance(block, ToolCall) and block.id in self._early:
                 early = self._early.pop(block.id)

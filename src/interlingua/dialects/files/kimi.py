@@ -15,14 +15,15 @@ between them whose role begins with `_` (`_checkpoint`, `_usage`, `_system_promp
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from ...values.compact import IdMap, IdNumbers
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, Message, ThinkingBlock, Usage, UserMessage, blocks_of
+from ...values.messages import AssistantMessage, Block, Message, ThinkingBlock, Usage, UserMessage, blocks_of, text_of
 from ...values.request import Conversation
+from ..codec import ANSWER
 from ..residual import fields_of, optional, reading, whole
 from ..wire import FileFormat, SessionStream
 from . import records as _records
@@ -71,6 +72,17 @@ def _step_of(event: dict[str, Any], current: Any) -> str:
     return str(event.get("uuid") if event.get("type") == "step.end" else first(event, "stepUuid") or current)
 
 
+class _Answer(NamedTuple):
+    """A step of the model: its id, and what its events have said."""
+
+    step: str
+    blocks: list[Block]
+    fields: dict[str, Any]
+
+    def message(self) -> AssistantMessage:
+        return replace(ANSWER, extra={}, content=tuple(self.blocks), **self.fields)
+
+
 class _Log:
     """The state of the context, event by event.
 
@@ -85,11 +97,11 @@ class _Log:
         self.spent: Usage | None = None
         self._with_messages = with_messages  # else prompts stand in `turn.prompt` alone
         self._tree, self._ends, self._stays = tree, ends, stays
-        self._steps = IdNumbers()  # step -> place of its answer
+        # Step -> place of its answer; maps of ids for millions of them take longer.
+        self._steps: dict[str, int] | IdNumbers = {} if ends is None else IdNumbers()
         self._step: Any = None
-        self._waiting = deque[Any]()  # messages from the first answer on that may still change
+        self._waiting = deque[Message | _Answer]()  # from the first answer on that may still change
         self._first = 0  # the place of the first of them
-        self._answers: dict[int, tuple[str, list[Block]]] = {}  # place of such an answer -> its step, its blocks
         self._kept: dict[int, Message] = {}
         self._prompts = bytearray()  # by place: whether a person asked
         self._names = IdMap()  # call -> tool
@@ -97,13 +109,12 @@ class _Log:
     def complete(self, at: int) -> Iterator[Message]:
         """The messages that no record after this one changes."""
         while self._waiting:
-            step, _ = self._answers.get(self._first, (None, None))
-            if step is not None and self._ends is not None and (self._ends.get(step) or 0) > at:
+            first = self._waiting[0]
+            if self._ends is not None and isinstance(first, _Answer) and (self._ends.get(first.step) or 0) > at:
                 return
             message = self._message_at(self._first)
             if self._first in self._stays:
                 self._kept[self._first] = message
-            self._answers.pop(self._first, None)
             self._waiting.popleft()
             self._first += 1
             yield message
@@ -112,37 +123,37 @@ class _Log:
         """A message as it is now; one in its place, if only a later pass keeps it."""
         if place < self._first:
             return self._kept.get(place, user(None))
-        blocks = self._answers[place][1] if place in self._answers else []
-        message = self._waiting[place - self._first]
-        return replace(message, content=tuple(blocks)) if blocks else message
+        found = self._waiting[place - self._first]
+        return found.message() if isinstance(found, _Answer) else found
 
-    def _add(self, message: Message, *, is_prompt: bool | None = None) -> int:
+    def _add(self, message: Message | _Answer, *, is_prompt: bool | None = None) -> int:
         self._waiting.append(self._tree.add(message))
         self._prompts.append(_is_prompt(message) if is_prompt is None else is_prompt)
         return len(self._prompts) - 1
 
     def feed(self, record: dict[str, Any]) -> None:
-        when = moment(first(record, "time", "timestamp"))
+        time = record.get("time")
+        when = moment(record.get("timestamp") if time is None else time)
         match record.get("type"):
+            case "context.append_loop_event":  # most are
+                event = record.get("event")
+                if isinstance(event, dict):
+                    self._event(event, when)
             case "context.append_message":
                 self._message(record.get("message"), when)
             case "turn.prompt" if not self._with_messages:
                 self._message({"role": "user", "content": record.get("input"), "origin": record.get("origin")}, when)
-            case "context.append_loop_event":
-                event = record.get("event")
-                if isinstance(event, dict):
-                    self._event(event, when)
             case "config.update" | "profile.bind":
                 self.system = optional(record.get("systemPrompt")) or self.system
             case "llm.tools_snapshot":
                 self.tools = record.get("tools")
             case "llm.request":
                 self.model = optional(record.get("model"))
-                self._change(self._step, model=self.model)
+                self._change(self._step, "model", self.model)
             case "usage.record":
                 self.spent = _sum(self.spent, _usage(record.get("usage")))
                 if self.model is None:
-                    self._change(self._step, model=optional(record.get("model")))
+                    self._change(self._step, "model", optional(record.get("model")))
             case "context.undo":
                 self._undo(whole(record.get("count")) or 0)
             case "context.clear":
@@ -158,7 +169,7 @@ class _Log:
             calls = [
                 block for item in items(wire.get("toolCalls")) if (block := block_of({**item, "type": "tool_use"}))
             ]
-            self._add(AssistantMessage(content=(*_blocks(content), *calls), timestamp=when))
+            self._add(replace(ANSWER, extra={}, content=(*_blocks(content), *calls), timestamp=when))
         elif wire.get("role") == "tool":
             id = optional(first(wire, "toolCallId", "tool_call_id"))
             if id is not None:
@@ -187,26 +198,29 @@ class _Log:
             case "tool.result":
                 self._result(event, when)
             case "step.end":
-                self._change(event.get("uuid"), usage=_usage(event.get("usage")))
+                self._change(event.get("uuid"), "usage", _usage(event.get("usage")))
 
-    def _begin(self, step: Any, when: int | None) -> int:
-        at = self._add(AssistantMessage(content=(), model=self.model, timestamp=when))
-        self._steps[str(step)] = at
-        self._answers[at] = str(step), []
-        return at
+    def _begin(self, step: Any, when: int | None) -> _Answer:
+        answer = _Answer(str(step), [], {"model": self.model, "timestamp": when})
+        self._steps[answer.step] = self._add(answer, is_prompt=False)
+        return answer
+
+    def _answer(self, step: Any) -> _Answer | None:
+        at = self._steps.get(str(step))
+        found = None if at is None or at < self._first else self._waiting[at - self._first]
+        return found if isinstance(found, _Answer) else None
 
     def _append_block(self, event: dict[str, Any], block: Block, when: int | None) -> None:
         step = first(event, "stepUuid") or self._step
-        at = self._steps.get(str(step))
-        at = self._begin(step, when) if at is None else at
-        self._answers[at][1].append(block)
-        self._change(step, timestamp=when)
+        answer = self._answer(step) or self._begin(step, when)
+        answer.blocks.append(block)
+        if when is not None:
+            answer.fields["timestamp"] = when
 
-    def _change(self, step: Any, **fields: Any) -> None:
-        at = self._steps.get(str(step))
-        given = {name: value for name, value in fields.items() if value is not None}
-        if at is not None and given:
-            self._waiting[at - self._first] = replace(self._waiting[at - self._first], **given)
+    def _change(self, step: Any, name: str, value: Any) -> None:
+        answer = self._answer(step) if value is not None else None
+        if answer is not None:
+            answer.fields[name] = value
 
     def _result(self, event: dict[str, Any], when: int | None) -> None:
         id, result = optional(event.get("toolCallId")), event.get("result", event)
@@ -251,14 +265,14 @@ class _LogReader(TreeReader):
         self.fields = {"usage": log.spent, "model": log.model, "system": log.system, "tools": tools}
 
 
-def _is_prompt(message: Message) -> bool:
+def _is_prompt(message: Message | _Answer) -> bool:
     return isinstance(message, UserMessage) and message.origin is None
 
 
 def _blocks(content: Any) -> tuple[Block, ...]:
     # A part of the model's thinking may be sealed: then it has no text.
     blocks = blocks_of(content_of(content))
-    return tuple(b for b in blocks if not isinstance(b, ThinkingBlock) or b.thinking or b.thinking_signature)
+    return tuple([b for b in blocks if type(b) is not ThinkingBlock or b.thinking or b.thinking_signature])
 
 
 def _usage(wire: Any) -> Usage | None:
@@ -284,21 +298,22 @@ def _records_in(lines: Iterable[Record]) -> Iterator[Record]:
     """The records of a log of either age."""
     step = [0]
     for line in lines:
-        yield from _as_newer(line, step)
+        payload = inner(line, "message", "payload") if "message" in line else None
+        if isinstance(payload, dict):
+            yield from _as_newer(line, payload, step)
+        else:
+            yield line
 
 
-def _as_newer(record: dict[str, Any], step: list[int]) -> list[dict[str, Any]]:
+def _as_newer(record: dict[str, Any], payload: dict[str, Any], step: list[int]) -> list[dict[str, Any]]:
     """A record of the older program as the records that say the same today."""
-    payload = inner(record, "message", "payload")
-    if not isinstance(payload, dict):
-        return [record]
     time = record.get("timestamp")
 
     def event(**fields: Any) -> dict[str, Any]:
         return {"type": _EVENT, "event": {"stepUuid": str(step[0]), **fields}, "time": time}
 
     match inner(record, "message", "type"):
-        case "TurnBegin":
+        case "TurnBegin" | "SteerInput":  # a prompt, or what the person wrote while a turn ran
             message = {"role": "user", "content": payload.get("user_input")}
             return [{"type": "context.append_message", "message": message, "time": time}]
         case "StepBegin":
@@ -364,10 +379,11 @@ def _context_message(line: dict[str, Any]) -> Message | None:
     content = content_of(line.get("content"))
     match line.get("role"):
         case "user":
-            return user(content)
+            text = text_of(content).lstrip()
+            return user(content, program=text.startswith(("<system>", "<system-reminder>")))
         case "assistant":
             calls = [call for item in items(line.get("tool_calls")) if (call := call_of(item)) is not None]
-            return AssistantMessage(content=(*blocks_of(content), *calls) if calls else content)
+            return replace(ANSWER, extra={}, content=(*blocks_of(content), *calls) if calls else content)
         case "tool":
             return a_result(optional(line.get("tool_call_id")) or "", line.get("content"))
     return None

@@ -12,16 +12,19 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock
 from ...values.request import Conversation
+from ..codec import ANSWER
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat, SessionStream
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records as _records
-from .continue_dev import messages_of
+from .continue_dev import HistoryReader
 from .line_sessions import ReadAgain, Record, TemplateStream, TreeReader, read
-from .program_content import a_call, a_result, conversation_of, first, image_of, inner, items, moment, user
+from .program_content import a_call, a_result, first, image_of, inner, items, moment, user
 from .records import lines_of
 from .templates import give_back, keep
 
@@ -48,7 +51,7 @@ def _block(part: dict[str, Any]) -> Block | None:
 
 
 def _blocks(content: Any) -> tuple[Block, ...]:
-    return tuple(block for part in items(content) if (block := _block(part)) is not None)
+    return tuple([block for part in items(content) if (block := _block(part)) is not None])
 
 
 def _results(data: dict[str, Any]) -> list[Message]:
@@ -59,7 +62,7 @@ def _results(data: dict[str, Any]) -> list[Message]:
         if part.get("kind") != "toolResult" or id is None:
             continue
         inside = items(inner(given, "content"))
-        content: Any = [{"type": "text", "text": one["data"]} for one in inside if isinstance(one.get("data"), str)]
+        content: Any = [one["data"] for one in inside if isinstance(one.get("data"), str)]
         if len(content) != len(inside):  # JSON, which the model reads as text
             content = inside[0].get("data") if len(inside) == 1 else [one.get("data") for one in inside]
         failed = inner(given, "status") == "error"
@@ -79,7 +82,7 @@ def _message(line: dict[str, Any]) -> list[Message]:
         case "AssistantMessage":
             named = [inner(part, "data", "modelId") for part in items(data.get("content"))]
             model = next((name for name in named if isinstance(name, str)), None)
-            return [AssistantMessage(content=_blocks(data.get("content")), model=model, timestamp=when)]
+            return [replace(ANSWER, extra={}, content=_blocks(data.get("content")), model=model, timestamp=when)]
         case "ToolResults":
             return _results(data)
     return []
@@ -115,10 +118,8 @@ def decode(data: Any) -> Conversation:
     """A journal (text, bytes, or the values of its lines), or a session of the editor."""
     session = _session(data)
     if session is not None:
-        found = conversation_of(
-            messages_of(items(session["history"])), title=session.get("title"), model=session.get("selectedModel")
-        )
-        return keep(found, session, API)
+        history = items(session["history"])
+        return keep(read(_editor(session, lambda: history), history), session, API)
     lines = lines_of(data, API)
     return keep(read(_Reader(), lines), lines, API, lines=True)
 
@@ -127,6 +128,16 @@ def decode(data: Any) -> Conversation:
 def stream(lines: ReadAgain) -> SessionStream:
     """A journal, one entry at a time."""
     return TemplateStream(_Reader(), lines, API)
+
+
+@reading(API)
+def listed(header: Record, history: ReadAgain) -> SessionStream:
+    """A session of the editor, one entry at a time."""
+    return TemplateStream(_editor(header, history), history, API, "history", header)
+
+
+def _editor(session: Record, history: ReadAgain) -> HistoryReader:
+    return HistoryReader({"title": session.get("title"), "model": optional(session.get("selectedModel"))}, history)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -148,5 +159,12 @@ def detect(value: Any) -> str | None:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, lines=True, rank=40, writable=False, stream=stream
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    lines=True,
+    rank=40,
+    writable=False,
+    stream=stream,
+    listed=ListedSession(("history",), listed),
 )

@@ -6,15 +6,26 @@ has them. `usage_metadata` counts the cached part in its input.
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, OpaqueBlock, SystemMessage, TextBlock, ThinkingBlock, Usage
-from ...values.request import Conversation, Entry, ModelDescriptor
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Message,
+    OpaqueBlock,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    Usage,
+)
+from ...values.request import Conversation
 from ..residual import body_of, count, fields_of, optional, reading, whole
-from ..wire import FileFormat, Rows
+from ..wire import FileFormat, ListedSession, Rows, SessionStream
 from . import new_messages, records, templates
+from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .reading import Pairing, anthropic_items, asked, image_of, kept_record, result_content
 
 API = "langchain"
@@ -144,8 +155,17 @@ def _listed(value: Any) -> list[Any] | None:
     if isinstance(found, list) and len(found) == 1 and isinstance(found[0], list):
         found = found[0]
     found = found if isinstance(found, list) else [found]
-    known = [_fields(item) is not None for item in found]
-    return found if any(known) and all(map(any, zip(known, map(_is_removal, found), strict=True))) else None
+    return found if _are_messages(found) else None
+
+
+def _are_messages(items: Iterable[Any]) -> bool:
+    has_message = False
+    for item in items:  # up to the first of another kind: other sessions have many lines
+        if _fields(item) is not None:
+            has_message = True
+        elif not _is_removal(item):
+            return False
+    return has_message
 
 
 def split(value: Any) -> list[Any] | None:
@@ -162,23 +182,36 @@ def split(value: Any) -> list[Any] | None:
 def decode(data: Any) -> Conversation:
     """One list of messages."""
     body = body_of(data, API)
-    listed = _listed(body)
-    if listed is None:
-        raise BadWire(API, 'expected messages of LangChain, such as {"type": "human", "data": …}')
-    pairs = Pairing()
-    messages = [message for item in listed for message in _messages(item, pairs)]
-    system = None
-    if messages and isinstance(messages[0], SystemMessage):
-        texts = [block for block in messages.pop(0).content or () if isinstance(block, TextBlock)]
-        system = texts[0].text if len(texts) == 1 else tuple(texts) or None
-    models = [message.model for message in messages if isinstance(message, AssistantMessage)]
-    model = next((name for name in reversed(models) if name), None)
-    conversation = Conversation(
-        entries=tuple(Entry(message=message) for message in messages),
-        system=system,
-        model=ModelDescriptor(id=model) if model else None,
-    )
-    return templates.keep(conversation, body, API)
+    found = _listed(body)
+    if found is None:
+        raise _not_messages()
+    return templates.keep(read(_Reader(), found), body, API)
+
+
+@reading(API)
+def listed(header: Record, messages: ReadAgain) -> SessionStream:
+    """One list of messages, one entry at a time."""
+    if "lc" in header or not _are_messages(messages()):
+        raise _not_messages()
+    return TemplateStream(_Reader(), messages, API, "messages" if header else "", header)
+
+
+def _not_messages() -> BadWire:
+    return BadWire(API, 'expected messages of LangChain, such as {"type": "human", "data": …}')
+
+
+class _Reader(RowReader):
+    """Reads messages; the first is that of the system, if it is one."""
+
+    def messages(self, records: Iterable[Any]) -> Iterator[Message]:
+        pairs, system = Pairing(), None
+        for at, message in enumerate(message for item in records for message in _messages(item, pairs)):
+            if not at and isinstance(message, SystemMessage):
+                texts = [block for block in message.content or () if isinstance(block, TextBlock)]
+                system = texts[0].text if len(texts) == 1 else tuple(texts) or None
+            else:
+                yield message
+        self.fields = {"system": system}
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -199,4 +232,5 @@ FORMAT = FileFormat(
     rows=Rows(),
     rank=25,
     write=lambda conversation: new_messages.langchain(conversation, decode),
+    listed=ListedSession(("", "messages"), listed),
 )

@@ -5,37 +5,56 @@ was written anew. The path ends at the newest message. help.mistral.ai, "How can
 """
 
 import sys
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ...values.compact import IdSet
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.request import Conversation
+from ...values.request import Conversation, Entry
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
 from .chat_programs import is_turn, turn
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, by_time, read
 from .program_content import moment
-from .reading import Node, Pairing, entries_of
+from .reading import Node, Pairing, placed
 
 API = "le-chat"
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
+def _is_message(value: Any) -> bool:
+    return is_turn(value) and isinstance(value.get("chatId"), str) and "id" in value
+
+
 def _is_chat(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(is_turn(one) and isinstance(one.get("chatId"), str) and "id" in one for one in value)
-    )
+    return isinstance(value, list) and bool(value) and all(map(_is_message, value))
 
 
-def _nodes(messages: list[dict[str, Any]]) -> Iterator[Node]:
-    pairs, before = Pairing(), None
-    for message in sorted(messages, key=lambda one: moment(one.get("createdAt")) or 0):
-        id = optional(message.get("id"))
-        yield id, optional(message["parentId"]) if "parentId" in message else before, turn(message, pairs)
-        before = id
+class _Reader(Reader):
+    """Reads the messages of a chat in the order of their times."""
+
+    def __init__(self) -> None:
+        self._known = IdSet()
+
+    def order(self, records: Iterable[Record]) -> "array[int] | None":
+        moments: list[int] = []
+        for record in records:
+            moments.append(moment(record.get("createdAt")) or 0)
+            self._known.add(optional(record.get("id")))
+        return by_time(moments)
+
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        return placed(self._nodes(records), self._known)
+
+    def _nodes(self, records: Iterable[Record]) -> Iterator[Node]:
+        pairs, before = Pairing(), None
+        for message in records:
+            id = optional(message.get("id"))
+            yield id, optional(message["parentId"]) if "parentId" in message else before, turn(message, pairs)
+            before = id
 
 
 @reading(API)
@@ -44,7 +63,13 @@ def decode(data: Any) -> Conversation:
     body = body_of(data, API)
     if not _is_chat(body):
         raise BadWire(API, "expected a list of messages with a `chatId`")
-    return templates.keep(Conversation(entries=entries_of(_nodes(body))), body, API)
+    return templates.keep(read(_Reader(), body), body, API)
+
+
+@reading(API)
+def listed(header: Any, messages: ReadAgain) -> SessionStream | None:
+    """One chat, one entry at a time."""
+    return TemplateStream(_Reader(), messages, API, "") if all(map(_is_message, messages())) else None
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -57,4 +82,11 @@ def detect(value: Any) -> str | None:
     return "messages with a `chatId`" if _is_chat(value) else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    writable=False,
+    rank=20,
+    listed=ListedSession(("",), listed),
+)

@@ -11,18 +11,45 @@ from typing import Any
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import ImageBlock, OpaqueBlock, TextBlock, ThinkingBlock, UserMessage
-from ...values.request import Conversation, ModelDescriptor
+from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
-from .reading import Node, Pairing, entries_of, image_of, plain_usage, rounds
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
+from .reading import Node, Pairing, image_of, placed, plain_usage, rounds
 from .records import milliseconds
 
 API = "librechat"
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
-def _nodes(messages: list[Any], pairs: Pairing, before: str | None = None) -> Iterator[Node]:
+class _Reader(Reader):
+    """Reads the messages of a conversation, which is given without them."""
+
+    def __init__(self, wire: Record, messages: ReadAgain) -> None:
+        options = fields_of(wire.get("options"))
+        model = optional(options.get("model")) or optional(wire.get("model"))
+        self.about = Conversation(
+            title=optional(wire.get("title")),
+            system=optional(options.get("promptPrefix")) or optional(options.get("system")) or None,
+            model=ModelDescriptor(id=model) if model else None,
+        )
+        self._known = set(_ids(messages()))
+
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        return placed(_nodes(records, Pairing()), self._known)
+
+
+def _ids(messages: Iterable[Any]) -> Iterator[str]:
+    for record in messages:
+        if isinstance(record, dict):
+            if isinstance(record.get("messageId"), str):
+                yield record["messageId"]
+            if isinstance(record.get("children"), list):
+                yield from _ids(record["children"])
+
+
+def _nodes(messages: Iterable[Any], pairs: Pairing, before: str | None = None) -> Iterator[Node]:
     for record in messages:
         if not isinstance(record, dict):
             continue
@@ -99,7 +126,11 @@ def _messages_in(value: Any) -> list[Any] | None:
     messages = value.get("messages") if "messages" in value else value.get("messagesTree")
     if not isinstance(messages, list):
         return None
-    return messages if all(isinstance(item, dict) and "messageId" in item for item in messages) else None
+    return messages if all(map(_is_message, messages)) else None
+
+
+def _is_message(item: Any) -> bool:
+    return isinstance(item, dict) and "messageId" in item
 
 
 def split(value: Any) -> list[Any] | None:
@@ -118,15 +149,15 @@ def decode(data: Any) -> Conversation:
     messages = _messages_in(wire)
     if messages is None:
         raise BadWire(API, "expected `messages` with a `messageId` beside a `conversationId`", "$.messages")
-    options = fields_of(wire.get("options"))
-    model = optional(options.get("model")) or optional(wire.get("model"))
-    conversation = Conversation(
-        entries=entries_of(_nodes(messages, Pairing())),
-        title=optional(wire.get("title")),
-        system=optional(options.get("promptPrefix")) or optional(options.get("system")) or None,
-        model=ModelDescriptor(id=model) if model else None,
-    )
-    return templates.keep(conversation, body, API)
+    return templates.keep(read(_Reader(wire, lambda: messages), messages), body, API)
+
+
+@reading(API)
+def listed(header: Record, messages: ReadAgain) -> SessionStream:
+    """One exported conversation, one entry at a time; what is nested in a message is in memory with it."""
+    if _messages_in(header) is None or not all(map(_is_message, messages())):
+        raise BadWire(API, "expected `messages` with a `messageId` beside a `conversationId`", "$.messages")
+    return TemplateStream(_Reader(header, messages), messages, API, "messages", header)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -142,4 +173,12 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    writable=False,
+    rank=20,
+    listed=ListedSession(("messages",), listed),
+)

@@ -5,20 +5,43 @@ and `stream` hands them on. What depends on records that follow is found by an e
 """
 
 import itertools
+import operator
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 
-from ...values.messages import AssistantMessage, Message
+from ...values.errors import FormatError
+from ...values.messages import AssistantMessage, Extra, Message
 from ...values.request import Conversation, Entry
 from . import templates
 from .program_content import conversation_of
 
 Record: TypeAlias = dict[str, Any]
-ReadAgain: TypeAlias = Callable[[], Iterable[Record]]  # reads the records of a file again
+ReadAgain: TypeAlias = Callable[[], Iterable[Any]]  # reads the records of a file again
+T = TypeVar("T")
+
+
+@runtime_checkable
+class Listed(Protocol):
+    """The same of a document; of records that are fields of an object, it reads the keys with the values.
+
+    `beside` are the keys of lists that repeat the records.
+    """
+
+    beside: tuple[str, ...]
+
+    def __call__(self) -> Iterable[Any]: ...
+    def items(self, key: str) -> Iterator[Any]:
+        """The items of a list."""
+        ...
+
+    def pick(self, numbers: Iterable[int]) -> Iterator[Any]:
+        """The records with these numbers, in this order."""
+        ...
 
 
 class Reader(ABC):
@@ -33,8 +56,18 @@ class Reader(ABC):
     parents: "array[int] | None" = None
 
     @abstractmethod
-    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+    def entries(self, records: Iterable[Any]) -> Iterator[Entry]:
         """The entries, in order."""
+
+    def order(self, records: Iterable[Any]) -> "array[int] | None":
+        """The numbers of the records in the order in which `entries` is given them; None if they are in it."""
+        return None
+
+
+def by_time(moments: Sequence[Any]) -> "array[int] | None":
+    """The order of records by these; None if they are in it."""
+    order = array("Q", sorted(range(len(moments)), key=moments.__getitem__))
+    return None if all(map(operator.eq, order, itertools.count())) else order
 
 
 class RowReader(Reader):
@@ -82,7 +115,7 @@ class Branches:
         self.path = array("i")
         self.is_row = True
 
-    def add(self, message: Message) -> Message:
+    def add(self, message: T) -> T:
         """Puts a message at the end of the path, and returns it."""
         at = len(self.parents)
         self.parents.append(self.path[-1] if self.path else -1)
@@ -110,9 +143,10 @@ def _placed(entries: Iterable[Entry], parents: "array[int] | None") -> Iterable[
     )
 
 
-def read(reader: Reader, records: list[Record]) -> Conversation:
+def read(reader: Reader, records: list[Any]) -> Conversation:
     """The conversation of records in memory."""
-    entries = tuple(reader.entries(records))
+    order = reader.order(records)
+    entries = tuple(reader.entries(records if order is None else [records[at] for at in order]))
     return replace(reader.about, entries=tuple(_placed(entries, reader.parents)), head=reader.head)
 
 
@@ -121,33 +155,78 @@ class EntryStream:
 
     def __init__(self, reader: Reader, records: ReadAgain) -> None:
         self._reader, self._records = reader, records
+        numbers = reader.order(records())
+        if numbers is not None and not isinstance(records, Listed):
+            raise FormatError("the records are in another order than their messages; read the file", "$")
+        self._order = None if numbers is None else templates.Order(numbers, records.pick)  # type: ignore[attr-defined]
         self.about = self._survey()
         self.head, self._parents = reader.head, reader.parents
 
     def _survey(self) -> Conversation:
-        for _ in self._reader.entries(self._records()):
+        for _ in self._reader.entries(self._in_order()):
             pass
         return self._reader.about
 
+    def _in_order(self) -> Iterable[Any]:
+        return self._records() if self._order is None else self._order.read()
+
     def entries(self) -> Iterator[Entry]:
-        return iter(_placed(self._reader.entries(self._records()), self._parents))
+        return iter(_placed(self._reader.entries(self._in_order()), self._parents))
 
 
 class TemplateStream(EntryStream):
     """The same of a file that is kept as a template: `about` has its beginning, since all of it is large.
 
-    The file is JSON lines; or an object, given as `header`, with the records at a key, or ("") a list of them.
+    The file is JSON lines; or a document, given as `header`, with the records at a key, or ("") a list of them.
+    `keyed`: the records are the fields of an object at the key. `places` as in `templates.keep`.
     """
 
     def __init__(
-        self, reader: Reader, records: ReadAgain, api: str, key: str | None = None, header: Record | None = None
+        self,
+        reader: Reader,
+        records: ReadAgain,
+        api: str,
+        key: str | None = None,
+        header: Any = None,
+        *,
+        keyed: bool = False,
+        places: Sequence[str] = (),
     ) -> None:
-        self._api, self._key, self._header = api, key, header
+        self._api, self._key, self._header, self._keyed, self._places = api, key, header or {}, keyed, places
+        self._template: templates.LargeTemplate | None = None
         super().__init__(reader, records)
 
     def _survey(self) -> Conversation:
         records = iter(self._records())
         first = list(itertools.islice(records, templates.FIRST))
-        beginning = templates.Beginning({**(self._header or {}), self._key: first} if self._key else first)
-        beginning.read(self._reader.entries(itertools.chain(first, records)))
-        return beginning.kept(self._reader.about, self._api, lines=self._key is None)
+        beginning = templates.Beginning(self._around(dict(first) if self._keyed else first))
+        if self._order is None:
+            given: Iterable[Any] = itertools.chain(first, records)
+        else:  # those of the beginning are the same objects
+            placed = zip(self._order.numbers, self._order.read(), strict=True)
+            given = (first[at] if at < len(first) else record for at, record in placed)
+        beginning.read(self._reader.entries(given))
+        return beginning.kept(self._reader.about, self._api, lines=self._key is None, places=self._places)
+
+    def _around(self, records: Any) -> Any:
+        """The document with these records."""
+        return templates.put(self._header, self._key, lambda _: records) if self._key else records
+
+    def extra(self) -> Extra:
+        """That of `about`, with all of the file."""
+        if self._template is None:
+            self._template = templates.LargeTemplate(self._reader, self._records, self._header, self._order)
+        template = self._template
+        records = templates.LongList(len(template), template.records, is_keyed=self._keyed)
+        kept = self.about.extra[self._api]
+        body = templates.put(template.header, self._key, lambda _: records) if self._key else records
+        listed = self._records
+        if isinstance(listed, Listed):
+            for key in listed.beside:
+                body = templates.put(body, key, partial(self._repeated, listed, key, template))
+        return {**self.about.extra, self._api: {**kept, templates.FILE: [body]}}
+
+    def _repeated(self, listed: Listed, key: str, template: templates.LargeTemplate, _: Any) -> templates.LongList:
+        """A list that repeats the records."""
+        count = sum(1 for _ in listed.items(key))
+        return templates.LongList(count, lambda: map(template.beside, listed.items(key)))

@@ -6,32 +6,51 @@ them.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import ImageBlock, OpaqueBlock, SystemMessage, TextBlock, ThinkingBlock
-from ...values.request import Conversation, ModelDescriptor
+from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading, whole
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
-from .reading import Node, Pairing, asked, entries_of, plain_usage, result_content, rounds
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
+from .reading import Node, Pairing, asked, placed, plain_usage, result_content, rounds
 
 API = "lm-studio"
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
-def _nodes(messages: list[Any]) -> Iterator[Node]:
-    before: str | None = None
-    for at, message in enumerate(messages):
-        versions = message.get("versions") if isinstance(message, dict) else None
-        chosen = _chosen(message) if isinstance(versions, list) else 0
-        for number, version in enumerate(versions if isinstance(versions, list) else ()):
-            if isinstance(version, dict):
-                yield f"{at}.{number}", before, _version(version)
-        before = f"{at}.{chosen}" if isinstance(versions, list) and versions else before
+class _Reader(Reader):
+    """Reads the messages of a conversation; its head is the selected version of the last one."""
+
+    def __init__(self, wire: Record) -> None:
+        model = optional(fields_of(wire.get("lastUsedModel")).get("identifier"))
+        self.about = Conversation(
+            title=optional(wire.get("name")),
+            system=_system(wire),
+            model=ModelDescriptor(id=model) if model else None,
+        )
+        self._last: str | None = None
+
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        self._last = head = None
+        for entry in placed(self._nodes(records), ()):
+            head = entry.id if entry.id == self._last else head
+            yield entry
+        self.head = head if head == self._last else None
+
+    def _nodes(self, messages: Iterable[Record]) -> Iterator[Node]:
+        for at, message in enumerate(messages):
+            before = self._last
+            if message["versions"]:
+                self._last = f"{at}.{_chosen(message)}"
+            for number, version in enumerate(message["versions"]):
+                if isinstance(version, dict):
+                    yield f"{at}.{number}", before, _version(version)
 
 
 def _chosen(message: dict[str, Any]) -> int:
@@ -116,7 +135,11 @@ def _is_conversation(value: Any) -> bool:
     messages = value.get("messages") if isinstance(value, dict) else None
     if not isinstance(messages, list) or not messages:
         return isinstance(messages, list) and "perChatPredictionConfig" in value
-    return all(isinstance(item, dict) and isinstance(item.get("versions"), list) for item in messages)
+    return all(map(_is_message, messages))
+
+
+def _is_message(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("versions"), list)
 
 
 def _system(wire: dict[str, Any]) -> str | None:
@@ -133,19 +156,16 @@ def decode(data: Any) -> Conversation:
     body = body_of(data, API)
     if not _is_conversation(body):
         raise BadWire(API, "expected `messages` that have `versions`", "$.messages")
-    messages = body["messages"]
-    entries = entries_of(_nodes(messages))
-    last = next((at for at in reversed(range(len(messages))) if messages[at]["versions"]), None)
-    head = f"{last}.{_chosen(messages[last])}" if last is not None else None
-    model = optional(fields_of(body.get("lastUsedModel")).get("identifier"))
-    conversation = Conversation(
-        entries=entries,
-        head=head if any(entry.id == head for entry in entries) else None,
-        title=optional(body.get("name")),
-        system=_system(body),
-        model=ModelDescriptor(id=model) if model else None,
-    )
-    return templates.keep(conversation, body, API)
+    return templates.keep(read(_Reader(body), body["messages"]), body, API)
+
+
+@reading(API)
+def listed(header: Record, messages: ReadAgain) -> SessionStream:
+    """One conversation, one entry at a time."""
+    is_empty = next(iter(messages()), None) is None
+    if (is_empty and not _is_conversation(header)) or not all(map(_is_message, messages())):
+        raise BadWire(API, "expected `messages` that have `versions`", "$.messages")
+    return TemplateStream(_Reader(header), messages, API, "messages", header)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -158,4 +178,11 @@ def detect(value: Any) -> str | None:
     return "`messages` that have `versions`" if _is_conversation(value) else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    writable=False,
+    rank=20,
+    listed=ListedSession(("messages",), listed),
+)

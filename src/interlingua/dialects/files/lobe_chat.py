@@ -1,13 +1,19 @@
-"""LobeChat: an export of its tables, among them `messages`, `topics` and `sessions`.
+"""LobeChat: an export of its tables, among them `messages`, `topics` and `sessions`; or a topic that was shared.
 
 An older export has them in `state` beside `exportType`, a newer one in `data` beside `schemaHash`. The messages of one
 topic, or of a thread of it, are a conversation, in the order of their times; those without a topic are that of their
 session. A call is in `tools` of an answer, its result a message of role `tool`; the call that it answers is named in
 the message, or in `messagePlugins`. An answer that failed has three dots as its text. The assistant's `systemRole` and
-model are in the session's `config`, or in `agents`. github.com/lobehub/lobe-chat
+model are in the session's `config`, or in `agents`.
+
+A shared topic is a list of messages with `role`, `content`, `tools` and `tool_call_id`, or an object with a `version`,
+its `messages` and the time `exportedAt`; both begin with the assistant's `systemRole`, if the user wants it.
+github.com/lobehub/lobe-chat
 """
 
 import sys
+from array import array
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
@@ -15,9 +21,10 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import Block, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading, whole
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
-from .program_content import conversation_of, first, inner, items, moment, user
+from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, by_time, read
+from .program_content import first, inner, items, moment, user
 from .reading import Pairing, image_of, kept_record, rounds
 
 API = "lobe-chat"
@@ -40,14 +47,32 @@ def _tables(value: Any) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
+_EXPORTED_FIELDS = ("id", "role", "createdAt", "updatedAt")  # that each message of an object has
+
+
+def _shared(value: Any) -> list[dict[str, Any]] | None:
+    """The messages of a shared topic. A list without calls is one of OpenAI's messages."""
+    if isinstance(value, list):
+        is_own = all(isinstance(one, dict) and "role" in one for one in value)
+        return value if is_own and any("apiName" in call for one in value for call in items(one.get("tools"))) else None
+    if not isinstance(value, dict) or not {"version", "exportedAt", "messages"} <= value.keys():
+        return None
+    messages = items(value["messages"])
+    is_own = len(messages) == len(value["messages"]) > 0
+    return messages if is_own and all(key in one for one in messages for key in _EXPORTED_FIELDS) else None
+
+
 def _chats(messages: list[dict[str, Any]]) -> dict[Any, list[dict[str, Any]]]:
     """The messages of each chat, by its topic and thread, or by its session."""
     found: dict[Any, list[dict[str, Any]]] = {}
     for message in messages:
-        topic = message.get("topicId")
-        owner = message.get("sessionId") if topic is None else None
-        found.setdefault((owner, topic, message.get("threadId")), []).append(message)
+        found.setdefault(_chat_of(message), []).append(message)
     return found
+
+
+def _chat_of(message: dict[str, Any]) -> tuple[Any, Any, Any]:
+    topic = message.get("topicId")
+    return message.get("sessionId") if topic is None else None, topic, message.get("threadId")
 
 
 def split(value: Any) -> list[Any] | None:
@@ -73,26 +98,86 @@ def _by_id(rows: Any) -> dict[Any, dict[str, Any]]:
 
 @reading(API)
 def decode(data: Any) -> Conversation:
-    """The one chat of an export."""
+    """The one chat of an export, or a shared topic."""
     body = body_of(data, API)
+    shared = _shared(body)
+    if shared is not None:
+        return _topic(body, shared)
     given = _tables(body)
     if given is None:
-        raise BadWire(API, "expected an export with `messages` in `state` or `data`")
-    _, tables = given
+        raise BadWire(API, "expected an export with `messages` in `state` or `data`, or a shared topic")
+    key, tables = given
     chats = _chats(tables["messages"])
     if len(chats) > 1:
         raise BadWire(API, f"an export of {len(chats)} chats: take one of them")
-    (((owner, id, _), messages),) = chats.items()
+    conversation = read(_reader(tables, tables["messages"][0]), tables["messages"])
+    return templates.keep(conversation, body, API, places=[f"{key}.messages"])
+
+
+def _topic(body: Any, messages: list[dict[str, Any]]) -> Conversation:
+    """A shared topic."""
+    return templates.keep(read(_TopicReader(body), messages), body, API)
+
+
+@reading(API)
+def listed(header: Any, messages: ReadAgain) -> SessionStream | None:
+    """The one chat of an export, or a shared topic, one entry at a time."""
+    key = next((key for mark, key in _FORMS if mark in header and inner(header, key, "messages") == []), None)
+    if key is None:
+        fields = _EXPORTED_FIELDS if header else ("role",)
+        is_topic = all(field in one for one in messages() for field in fields)
+        return (
+            TemplateStream(_TopicReader(header), messages, API, "messages" if header else "", header)
+            if is_topic
+            else None
+        )
+    chats = {_chat_of(one) if "role" in one else None for one in messages()}
+    if len(chats) != 1 or None in chats:
+        return None
+    reader, place = _reader(header[key], next(iter(messages()))), f"{key}.messages"
+    return TemplateStream(reader, messages, API, place, header, places=[place])
+
+
+def _reader(tables: dict[str, Any], message: dict[str, Any]) -> "_Reader":
+    """Reads the messages of the one chat of an export, of which this is the first."""
+    owner, id, _ = _chat_of(message)
     topic = _by_id(tables.get("topics")).get(id, {})
-    session_id = owner or optional(messages[0].get("sessionId")) or topic.get("sessionId")
+    session_id = owner or optional(message.get("sessionId")) or topic.get("sessionId")
     session = _by_id(tables.get("sessions")).get(session_id, {})
     title = optional(topic.get("title")) or optional(session.get("title")) or optional(inner(session, "meta", "title"))
     config = fields_of(session.get("config")) or _agent(tables, session_id)
-    plugins, pairs = _by_id(tables.get("messagePlugins")), Pairing()
-    ordered = sorted(messages, key=lambda message: moment(message.get("createdAt")) or 0)
-    found = [one for message in ordered for one in _messages(message, plugins.get(message.get("id"), {}), pairs)]
-    system = optional(config.get("systemRole")) or None
-    return templates.keep(conversation_of(found, title=title, model=config.get("model"), system=system), body, API)
+    fields = {"title": title, "model": config.get("model"), "system": optional(config.get("systemRole")) or None}
+    return _Reader(fields, _by_id(tables.get("messagePlugins")))
+
+
+class _Reader(RowReader):
+    """Reads messages in the order of their times."""
+
+    def __init__(self, fields: dict[str, Any], plugins: dict[Any, dict[str, Any]]) -> None:
+        self.fields, self._plugins = fields, plugins
+
+    def order(self, records: Iterable[Record]) -> "array[int] | None":
+        return by_time([moment(message.get("createdAt")) or 0 for message in records])
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        pairs = Pairing()
+        for message in records:
+            yield from _messages(message, self._plugins.get(message.get("id"), {}), pairs)
+
+
+class _TopicReader(RowReader):
+    """Reads a shared topic. Its messages are in order; the time of the system message is that of the export."""
+
+    def __init__(self, body: Any) -> None:
+        self.fields = {"title": optional(body.get("title")) if isinstance(body, dict) else None}
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        pairs = Pairing()
+        for at, message in enumerate(records):
+            if not at and message["role"] == "system" and (system := optional(message.get("content"))) is not None:
+                self.fields["system"] = system or None
+            else:
+                yield from _messages(message, {}, pairs)
 
 
 def _agent(tables: dict[str, Any], session: Any) -> dict[str, Any]:
@@ -167,8 +252,18 @@ def encode(conversation: Conversation) -> Encoded:
 
 
 def detect(value: Any) -> str | None:
-    """Whether a value is an export that has messages."""
+    """Whether a value is an export that has messages, or a shared topic."""
+    if _shared(value) is not None:
+        return "messages of a shared topic"
     return "tables of an export, with `messages`" if _tables(value) is not None else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    writable=False,
+    rank=20,
+    listed=ListedSession((*(f"{key}.messages" for _, key in _FORMS), "messages", ""), listed),
+)

@@ -4,7 +4,7 @@ The rules are those of the documents that define the two: each names where a cal
 fields they have. A mistake comes with what to write instead.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...values.folding import parse_arguments
@@ -116,11 +116,16 @@ _MISSPELLED = {"tool_call_id": "toolCallId", "tool_use_id": "toolCallId", "tool_
 _STOPS = ("end_turn", "tool_use", "max_tokens", "stop_sequence")
 
 
-def in_attocode(value: Any) -> Iterator[Mistake]:
-    """The mistakes in a list of messages, in a chat with its options, or in a `ChatResponse`."""
-    messages = value.get("messages") if isinstance(value, dict) else value
+def in_attocode(value: Any, messages: Iterable[Any] | None = None) -> Iterator[Mistake]:
+    """The mistakes in a list of messages, in a chat with its options, or in a `ChatResponse`.
+
+    `messages` are those of a value that is given without them.
+    """
+    if messages is None:
+        given = value.get("messages") if isinstance(value, dict) else value
+        messages = given if isinstance(given, list) else ()
     place = "$.messages" if isinstance(value, dict) else "$"
-    for at, message in enumerate(messages if isinstance(messages, list) else ()):
+    for at, message in enumerate(messages):
         yield from _in_message(message, f"{place}[{at}]", _ATTOCODE)
         if isinstance(message, dict):
             yield from _beside(message, f"{place}[{at}]")

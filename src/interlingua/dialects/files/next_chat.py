@@ -54,5 +54,11 @@ def encode(conversation: Conversation) -> Encoded:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=CHATS.detect, split=CHATS.split, writable=False, rank=20
+    name=API,
+    codec=sys.modules[__name__],
+    detect=CHATS.detect,
+    split=CHATS.split,
+    array="chat-next-web-store.sessions",
+    writable=False,
+    rank=20,
 )

@@ -14,22 +14,23 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ...values.compact import IdSet
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import Block, SystemMessage, TextBlock, UserMessage
-from ...values.request import Conversation, ModelDescriptor
+from ...values.messages import Block, SystemMessage, TextBlock, ThinkingBlock, UserMessage
+from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import (
-    Node,
     Pairing,
     columns_of,
-    ending,
-    entries_of,
     image_of,
     kept_record,
     openai_usage,
+    parents_first,
+    placed,
     read_json,
     result_content,
     rounds,
@@ -39,16 +40,6 @@ from .reading import (
 
 API = "open-webui"
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
-
-
-def _nodes(messages: Iterable[tuple[str | None, Any]]) -> Iterable[Node]:
-    pairs = Pairing()
-    before: str | None = None
-    for key, record in messages:
-        if isinstance(record, dict):
-            id = optional(record.get("id")) or key
-            yield id, optional(record.get("parentId")) if "parentId" in record else before, _messages(record, pairs)
-            before = id
 
 
 def _messages(record: dict[str, Any], pairs: Pairing) -> list[Any]:
@@ -65,7 +56,8 @@ def _messages(record: dict[str, Any], pairs: Pairing) -> list[Any]:
         return [UserMessage(content=content if plain else tuple(blocks), timestamp=when)]
     if role != "assistant":
         return [kept_record(API, str(role), record)]
-    items = [item for block in blocks for item in _shown_calls(block, pairs, when)]
+    items = list(_output_items(record.get("output"), pairs, when))
+    items = items or [item for block in blocks for item in _shown_calls(block, pairs, when)]
     for call in record.get("tool_calls") or ():
         function = fields_of(fields_of(call).get("function"))
         items.append(pairs.call(fields_of(call).get("id"), function.get("name"), function.get("arguments")))
@@ -78,6 +70,31 @@ def _messages(record: dict[str, Any], pairs: Pairing) -> list[Any]:
         error_message=optional(failure.get("content")) or optional(failure.get("message")),
         timestamp=when,
     )
+
+
+def _output_items(output: Any, pairs: Pairing, when: int | None) -> Iterator[Any]:
+    """What versions from 2026 keep beside the text that they show: items in the style of OpenAI's Responses.
+
+    backend/open_webui/utils/misc.py, `convert_output_to_messages`
+    """
+    for item in map(fields_of, output if isinstance(output, list) else ()):
+        match item.get("type"):
+            case "message":
+                yield from (block for block in _texts(item.get("content")) if not _is_empty(block))
+            case "reasoning":
+                parts = _texts(item.get("summary") or item.get("content"))
+                texts = [part.text for part in parts if isinstance(part, TextBlock)]
+                if any(texts):
+                    yield ThinkingBlock(thinking="".join(texts))
+            case "function_call":
+                yield pairs.call(item.get("call_id"), item.get("name"), item.get("arguments"))
+            case "function_call_output":
+                given = result_content(item.get("output"), API)
+                yield pairs.result(item.get("call_id"), None, given, timestamp=when)
+
+
+def _is_empty(block: Block) -> bool:
+    return isinstance(block, TextBlock) and not block.text
 
 
 _CALLS = re.compile(r'<details type="tool_calls"([^>]*)>')
@@ -138,12 +155,59 @@ def _chat_of(value: Any) -> dict[str, Any] | None:
     return chat if isinstance(history, dict) and isinstance(history.get("messages"), dict) else None
 
 
-def _records(chat: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+_NODES = ("history.messages", "chat.history.messages", ".history.messages", ".chat.history.messages")
+_PATHS = ("messages", "chat.messages", ".messages", ".chat.messages")  # repeat the path of the tree
+
+
+class _Reader(Reader):
+    """Reads the messages of a chat by id, in a row of an export or by itself, which is given with or without them."""
+
+    def __init__(self, row: Record, chat: Record) -> None:
+        models = chat.get("models")
+        model = models[0] if isinstance(models, list) and models and isinstance(models[0], str) else None
+        self.about = Conversation(
+            title=optional(chat.get("title")) if "title" in chat else optional(row.get("title")),
+            system=optional(fields_of(chat.get("params")).get("system")) or optional(chat.get("system")) or None,
+            model=ModelDescriptor(id=model) if model else None,
+        )
+        self._end = optional(fields_of(chat.get("history")).get("currentId"))
+        self._known = IdSet()
+
+    def order(self, records: Iterable[tuple[str, Any]]) -> "array[int] | None":
+        self._known = IdSet()
+
+        def linked() -> Iterator[tuple[str, str | None]]:
+            for id, parent, _ in _placed(records):
+                self._known.add(id)
+                yield id, parent
+
+        return parents_first(linked())
+
+    def entries(self, records: Iterable[tuple[str, Any]]) -> Iterator[Entry]:
+        pairs, self.head = Pairing(), None
+        nodes = ((id, parent, _messages(record, pairs)) for id, parent, record in _placed(records))
+        for entry in placed(nodes, self._known):
+            if entry.id is not None and entry.id == self._end:
+                self.head = entry.id
+            yield entry
+
+
+def _placed(records: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str | None, Record]]:
+    """The messages with their ids and those of their parents."""
+    before: str | None = None
+    for key, record in records:
+        id = optional(record.get("id")) or key
+        yield id, optional(record.get("parentId")) if "parentId" in record else before, record
+        before = id
+
+
+def _records(chat: dict[str, Any]) -> list[tuple[str, Any]]:
     """The messages of the tree by id; a chat from before there were trees has them in a list alone."""
     if chat.get("history") is not None:
-        yield from chat["history"]["messages"].items()
+        found = list(chat["history"]["messages"].items())
     else:
-        yield from ((str(at), record) for at, record in enumerate(chat["messages"]))
+        found = [(str(at), record) for at, record in enumerate(chat["messages"])]
+    return [(key, record) for key, record in found if isinstance(record, dict)]
 
 
 def split(value: Any) -> list[Any] | None:
@@ -161,18 +225,26 @@ def decode(data: Any) -> Conversation:
     chat = _chat_of(row)
     if chat is None:
         raise BadWire(API, "expected a chat whose `history` has `messages` by id", "$.history")
-    entries = entries_of(_nodes(_records(chat)))
-    title = optional(chat.get("title")) if "title" in chat else optional(row.get("title"))
-    models = chat.get("models")
-    model = models[0] if isinstance(models, list) and models and isinstance(models[0], str) else None
-    conversation = Conversation(
-        entries=entries,
-        head=ending(entries, fields_of(chat.get("history")).get("currentId")),
-        title=title,
-        system=optional(fields_of(chat.get("params")).get("system")) or optional(chat.get("system")) or None,
-        model=ModelDescriptor(id=model) if model else None,
-    )
-    return templates.keep(conversation, body, API)
+    places = _places(body, chat) if chat.get("history") is not None else ()
+    return templates.keep(read(_Reader(row, chat), _records(chat)), body, API, places=places)
+
+
+def _places(body: Any, chat: Record) -> list[str]:
+    """Where the messages are, and the list that repeats their path."""
+    row = body[0] if isinstance(body, list) else body
+    before = ("." if row is not body else "") + ("chat." if chat is not row else "")
+    return [f"{before}{_NODES[0]}", *([f"{before}{_PATHS[0]}"] if isinstance(chat.get("messages"), list) else ())]
+
+
+@reading(API)
+def listed(header: Any, messages: ReadAgain) -> SessionStream | None:
+    """One chat, one entry at a time."""
+    row = header[0] if isinstance(header, list) else header
+    chat = _chat_of(row)
+    if chat is None or chat.get("history") is None or chat["history"]["messages"]:
+        return None
+    places = _places(header, chat)
+    return TemplateStream(_Reader(row, chat), messages, API, places[0], header, keyed=True, places=places)
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -204,5 +276,12 @@ def _rows(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, split=split, database=database, writable=False, rank=20
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    database=database,
+    writable=False,
+    rank=20,
+    listed=ListedSession((), listed, beside=_PATHS, nodes=_NODES),
 )

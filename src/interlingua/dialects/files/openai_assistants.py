@@ -5,7 +5,8 @@ or beside them, hold the calls of a run and their outputs. platform.openai.com/d
 """
 
 import sys
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ...values.errors import BadWire
@@ -13,8 +14,9 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Citation, ImageBlock, OpaqueBlock, TextBlock, UserMessage
 from ...values.request import Conversation, Entry
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import Pairing, image_of, openai_usage, rounds, seconds
 
 API = "openai-assistants"
@@ -73,7 +75,7 @@ def _step(record: dict[str, Any], pairs: Pairing, when: int | None) -> list[Any]
     return rounds([*made, *outputs], {"usage": openai_usage(record.get("usage"))}, timestamp=when)
 
 
-def _listed(value: Any) -> list[Any] | None:
+def _messages_in(value: Any) -> list[Any] | None:
     found = value
     if isinstance(value, dict):
         found = value.get("data") if value.get("object") == "list" else value.get("messages")
@@ -88,20 +90,66 @@ def _listed(value: Any) -> list[Any] | None:
 def decode(data: Any) -> Conversation:
     """The messages of one thread."""
     body = body_of(data, API)
-    listed = _listed(body)
+    listed = _messages_in(body)
     if listed is None:
         raise BadWire(API, "expected a list of `thread.message` objects", "$.data")
-    steps = _steps_beside(body)
-    in_order = enumerate([*_oldest_first(listed), *_oldest_first(steps)])
-    order = sorted(in_order, key=lambda pair: _when(pair[1], pair[0], bool(steps)))
-    pairs = Pairing()
-    entries = tuple(Entry(message=message) for _, record in order for message in _messages(record, pairs))
-    return templates.keep(Conversation(entries=entries), body, API)
+    steps, place = _steps_beside(body), _place(body)
+    conversation = read(_Reader(len(steps)), [*listed, *steps])
+    return templates.keep(conversation, body, API, places=[place] if "." in place else ())
 
 
-def _oldest_first(listed: list[Any]) -> list[Any]:
-    known = [when for record in listed if (when := seconds(record.get("created_at"))) is not None]
-    return listed[::-1] if len(known) > 1 and known[0] > known[-1] else listed
+def _place(body: Any) -> str:
+    """Where the messages are."""
+    if not isinstance(body, dict):
+        return ""
+    key = "data" if body.get("object") == "list" else "messages"
+    return f"{key}.data" if isinstance(body.get(key), dict) else key
+
+
+@reading(API)
+def listed(header: Any, messages: ReadAgain) -> SessionStream | None:
+    """The messages of one thread, one entry at a time; not with steps beside them."""
+    place = _place(header) if header else ""
+    kinds = {one.get("object") for one in messages()}
+    if _steps_beside(header) or place not in (*templates.places_in(header, (place,)), "") or MESSAGE not in kinds:
+        return None
+    if not kinds <= {MESSAGE, STEP}:
+        return None
+    return TemplateStream(_Reader(0), messages, API, place, header, places=[place] if "." in place else ())
+
+
+class _Reader(Reader):
+    """Reads the messages of a thread, and the steps that stand beside them: so many at the end of the records."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+
+    def order(self, records: Iterable[Record]) -> "array[int] | None":
+        keys = [(_second(record), _rank(record) if self._steps else 0) for record in records]
+        first = len(keys) - self._steps
+        oldest_first = [*_oldest_first(range(first), keys), *_oldest_first(range(first, len(keys)), keys)]
+        order = array("Q", sorted(oldest_first, key=lambda at: (keys[at][0] or 0, keys[at][1])))
+        return None if list(order) == list(range(len(keys))) else order
+
+    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
+        pairs = Pairing()
+        return (Entry(message=message) for record in records for message in _messages(record, pairs))
+
+
+def _oldest_first(numbers: range, keys: list[tuple[int | None, int]]) -> Sequence[int]:
+    """The API lists the newest first."""
+    known = [when for when, _ in keys[numbers.start : numbers.stop] if when is not None]
+    return numbers[::-1] if len(known) > 1 and known[0] > known[-1] else numbers
+
+
+def _second(record: Record) -> int | None:
+    return seconds(record.get("created_at"))
+
+
+def _rank(record: Record) -> int:
+    """Steps beside messages stand before the answer of their run, also in the same second."""
+    is_answer = record.get("object") == MESSAGE and record.get("role") == "assistant"
+    return 2 if is_answer else int(record.get("object") == STEP)
 
 
 def _steps_beside(body: Any) -> list[Any]:
@@ -116,21 +164,29 @@ def _data(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _when(record: dict[str, Any], at: int, beside: bool) -> tuple[int, int, int]:
-    """The place of a record. Steps beside messages stand before the answer of their run, also in the same second."""
-    is_answer = record.get("object") == MESSAGE and record.get("role") == "assistant"
-    rank = 2 if is_answer else int(record.get("object") == STEP)
-    return seconds(record.get("created_at")) or 0, rank if beside else 0, at
-
-
 def encode(conversation: Conversation) -> Encoded:
     """The list that was read."""
     return templates.give_back(conversation, API, decode)
 
 
 def detect(value: Any) -> str | None:
-    """Whether a document is the messages of a thread."""
-    return "objects of type `thread.message`" if _listed(value) is not None else None
+    """Whether a document is the messages of a thread; Jan's are like them, with times in milliseconds."""
+    found = _messages_in(value)
+    if found is None:
+        return None
+    times = [item.get("created_at") for item in found]
+    is_seconds = not any(isinstance(time, int | float) and time > _MILLISECONDS for time in times)
+    return "objects of type `thread.message`" if is_seconds else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, rank=20)
+_MILLISECONDS = 1e11  # as seconds, the year 5138
+
+
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    writable=False,
+    rank=20,
+    listed=ListedSession(("data", "messages", "data.data", "messages.data", ""), listed),
+)

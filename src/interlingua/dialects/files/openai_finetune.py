@@ -394,7 +394,7 @@ def _is_row(value: Any) -> bool:
 
 def _is_example(value: Any) -> bool:
     messages = value.get("messages") if _is_row(value) else None
-    if not isinstance(messages, list):
+    if not isinstance(messages, list) or "outputs" in value:  # those of a logged call answer its messages
         return False
     return all(isinstance(message, dict) and message.get("role") in ROLES for message in messages)
 

@@ -60,6 +60,7 @@ from ...values.messages import (
 )
 from ...values.request import Context, Conversation, Entry, ModelDescriptor, Request
 from .. import dialect
+from ..registry import owner as owner_of
 from ..residual import (
     S,
     count,
@@ -76,7 +77,6 @@ from ..residual import (
     whole,
     with_residual,
 )
-from ..targets import owner as owner_of
 from ..wire import FileFormat, SessionStream
 from .line_readers import OPEN_CALLS, BaseLineReader
 from .records import NO_CALL, Shapes, is_null, lines_of, milliseconds
@@ -95,6 +95,7 @@ STOP_REASONS = ("stop", "length", "toolUse", "error", "aborted")
 TREE = "~tree"  # of a conversation: its entries are wrapped
 TIMED = "~timed"  # of an entry: the time of its message, which only the entry has
 LINE = "~line"  # of an entry: not a message but another kind of line
+SENT = "~sent"  # of an entry: the line of its own kind that pi sends as this message
 BARE = "~bare"  # of an entry: a message without its wrapper, among wrapped ones
 WRAPPED = "~wrapped"  # the reverse
 ORDER = "~order"  # of a thought: the order of the keys in the packed item
@@ -762,6 +763,8 @@ def _decode_line(line: dict[str, Any], number: int, tree: bool, calls: _Calls, b
     try:
         if tree and _WRAPPED[tuple(line)] == () and _is_usual_entry(line):
             message: Any = decode_message(line["message"], calls)
+            if type(message) is CustomMessage and (sent := _sent(line)) is not None:
+                return _sent_entry(line, sent, line["id"], line["parentId"])
             extra = {API: {"timestamp": line["timestamp"]}}
             return Entry(message=message, id=line["id"], parent_id=line["parentId"], extra=extra)
         if isinstance(line.get("role"), str) and not (tree and isinstance(line.get("type"), str)):
@@ -812,6 +815,9 @@ def _decode_wrapped(line: dict[str, Any], tree: bool, calls: _Calls, before: Ent
         place = (
             {"id": place["id"], "parent_id": before.id} if before.id is not None else {"id": None, "parent_id": None}
         )
+    sent = _sent(line) if tree else None
+    if sent is not None:
+        return _sent_entry(line, sent, **place)
     if line["type"] == "message" and isinstance(message, dict) and isinstance(message.get("role"), str):
         inner, moment = decode_message(message, calls), milliseconds(hints.get("timestamp"))
         if moment is not None and getattr(inner, "timestamp", moment) is None and "timestamp" not in message:
@@ -828,6 +834,50 @@ def _decode_wrapped(line: dict[str, Any], tree: bool, calls: _Calls, before: Ent
 
 
 _ROLES = ("user", "assistant", "toolResult", "system")
+
+
+def _sent(line: dict[str, Any]) -> UserMessage | None:
+    """What pi sends to the model of an entry that is no message of its own: coding-agent/src/core/messages.ts.
+
+    That is what an extension put in, a command that the user ran with its output, and the summary of another branch.
+    """
+    record = line.get("message") if line["type"] == "message" else line
+    if not isinstance(record, dict):
+        return None
+    kind = record.get("role") if line["type"] == "message" else line["type"]
+    content: Content = None
+    if kind in ("custom", "custom_message") and ("customType" in record and line["type"] != "custom"):
+        content = _decode_content(record) if isinstance(record.get("content"), str | list) else None
+    elif kind in ("branchSummary", "branch_summary") and isinstance(record.get("summary"), str):
+        begun = "The following is a summary of a branch that this conversation came back from:"
+        content = f"{begun}\n\n<summary>\n{record['summary']}</summary>"
+    elif kind == "bashExecution" and isinstance(record.get("command"), str) and not record.get("excludeFromContext"):
+        content = _ran(record)
+    when = record.get("timestamp")
+    moment = when if type(when) is int else milliseconds(line.get("timestamp"))
+    return None if content is None else UserMessage(content=content, timestamp=moment, origin="program")
+
+
+def _ran(record: dict[str, Any]) -> str:
+    text = f"Ran `{record['command']}`\n"
+    text += f"```\n{record['output']}\n```" if record.get("output") else "(no output)"
+    if record.get("cancelled"):
+        return text + "\n\n(command cancelled)"
+    return text + (f"\n\nCommand exited with code {record['exitCode']}" if record.get("exitCode") else "")
+
+
+def _sent_entry(line: dict[str, Any], sent: UserMessage, id: str | None, parent_id: str | None) -> Entry:
+    hints = {"line": line, "place": [id, parent_id]}
+    return Entry(message=sent, id=id, parent_id=parent_id, extra={API: {SENT: hints}})
+
+
+def _sent_line(entry: Entry) -> dict[str, Any] | None:
+    """The line of an entry that pi sends; None if that is not what the entry says any more."""
+    hints = entry.extra.get(API, {}).get(SENT) if entry.extra else None
+    if hints is None or _sent(hints["line"]) != entry.message:
+        return None
+    is_placed = hints["place"] == [entry.id, entry.parent_id]
+    return {**hints["line"], **({} if is_placed else _place(entry))}
 
 
 def _place(entry: Entry) -> dict[str, Any]:
@@ -928,6 +978,9 @@ class TreeWriter:
 def _encode_entry(entry: Entry, tree: bool, report: Reporter, calls: _Calls) -> dict[str, Any]:
     message: Any = entry.message
     extra_fields = entry.extra.get(API, {}) if entry.extra else {}
+    sent = _sent_line(entry) if SENT in extra_fields else None
+    if sent is not None:
+        return sent
     if TIMED in extra_fields and getattr(message, "timestamp", None) == extra_fields[TIMED]:
         message = replace(message, timestamp=None)  # its entry has the time
     if extra_fields.get(LINE) and isinstance(message, CustomMessage):
@@ -958,6 +1011,8 @@ def _unreported(conversation: Conversation) -> Iterator[Loss]:
 def _executed(entry: Entry, place: str) -> Iterator[str]:
     """Where blocks hold what only the minting wire can say, and pi's forms hold all of it."""
     message: Any = entry.message
+    if _sent_line(entry) is not None:  # its line is of a kind that only the program writes
+        yield f"{place}.origin"
     owner = _packed_by(message.api) if isinstance(message, AssistantMessage) else None
     if owner is None or not isinstance(message.content, tuple):
         return

@@ -20,8 +20,9 @@ from msgspec.structs import replace
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, Message, StopReason, TextBlock, ThinkingBlock, Usage
+from ...values.messages import Block, Message, StopReason, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
+from ..codec import ANSWER
 from ..residual import count, fields_of, optional, reading
 from ..wire import FileFormat, ListedSession, Relations, Rows, SessionStream
 from . import new_sessions
@@ -122,7 +123,9 @@ def _step(info: dict[str, Any], parts: list[dict[str, Any]], usage: Usage | None
                     results += _result(id, name, state)
     failed, message = inner(info, "error", "name"), optional(inner(info, "error", "data", "message"))
     stopped: StopReason | None = _ENDS.get(end) if isinstance(end, str) else None
-    answer = AssistantMessage(
+    answer = replace(
+        ANSWER,
+        extra={},
         content=tuple(blocks),
         provider=optional(info.get("providerID")),
         model=optional(info.get("modelID")),
@@ -242,6 +245,10 @@ def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
         revert = read_json(row.get("revert"))
         if isinstance(revert, dict):
             info["revert"] = revert
+        if any(row.get(f"tokens_{kind}") for kind in ("input", "output")):
+            cache = {kind: row.get(f"tokens_cache_{kind}") for kind in ("read", "write")}
+            info["tokens"] = {kind: row.get(f"tokens_{kind}") for kind in ("input", "output", "reasoning")}
+            info["tokens"]["cache"] = cache
         parts: dict[Any, list[Any]] = {}
         for part in rows_of(connection, "SELECT * FROM part WHERE session_id = ? ORDER BY id", id):
             data = fields_of(read_json(part.get("data")))
@@ -251,7 +258,54 @@ def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
         for message in rows_of(connection, "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id", id):
             data = {**fields_of(read_json(message.get("data"))), "id": message["id"], "sessionID": id}
             messages.append({"info": data, "parts": parts.get(message["id"], [])})
-        yield {"info": info, "messages": messages}
+        yield {"info": info, "messages": messages or list(_newer_messages(connection, id))}
+
+
+def _newer_messages(connection: sqlite3.Connection, session: str) -> Iterator[dict[str, Any]]:
+    """The messages of a session of version 2, in the format of version 1: packages/schema/src/session-message.ts."""
+    if not columns_of(connection, "session_message"):
+        return
+    for row in rows_of(connection, "SELECT * FROM session_message WHERE session_id = ? ORDER BY seq", session):
+        data = fields_of(read_json(row.get("data")))
+        info: dict[str, Any] = {"id": row["id"], "sessionID": session, "time": data.get("time")}
+        kind, text = row.get("type"), data.get("text")
+        if kind == "assistant":
+            yield _newer_answer(info, data)
+        elif kind == "user":
+            files = [{"type": "file", **_newer_file(file)} for file in items(data.get("files"))]
+            yield {"info": {**info, "role": "user"}, "parts": [{"type": "text", "text": text}, *files]}
+        elif kind == "compaction":
+            summary = "\n\n".join(data[key] for key in ("summary", "recent") if optional(data.get(key)))
+            part = {"type": "text", "text": summary, "synthetic": True}
+            yield {"info": {**info, "role": "user", "summary": True}, "parts": [part]}
+        elif kind in ("synthetic", "system", "shell"):
+            text = f"$ {data.get('command')}\n{data.get('output')}" if kind == "shell" else text
+            yield {"info": {**info, "role": "user"}, "parts": [{"type": "text", "text": text, "synthetic": True}]}
+
+
+def _newer_answer(info: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    info |= {"role": "assistant", "modelID": inner(data, "model", "id"), "tokens": data.get("tokens")}
+    info |= {"providerID": inner(data, "model", "providerID"), "finish": data.get("finish")}
+    if isinstance(data.get("error"), dict):
+        info["error"] = {"name": "UnknownError", "data": data["error"]}
+    return {"info": info, "parts": list(map(_newer_part, items(data.get("content"))))}
+
+
+def _newer_part(part: dict[str, Any]) -> dict[str, Any]:
+    if part.get("type") != "tool":
+        return {**part, "metadata": part.get("providerMetadata")}
+    given = fields_of(part.get("state"))
+    content = items(given.get("content"))
+    texts = [item["text"] for item in content if optional(item.get("text")) is not None]
+    files = [*(item for item in content if item.get("type") == "file"), *items(given.get("attachments"))]
+    state = {"status": given.get("status"), "input": given.get("input"), "output": "\n".join(texts)}
+    state |= {"error": inner(given, "error", "message"), "attachments": list(map(_newer_file, files))}
+    state |= {"time": {"end": inner(part, "time", "completed")}}
+    return {"type": "tool", "callID": part.get("id"), "tool": part.get("name"), "state": state}
+
+
+def _newer_file(file: dict[str, Any]) -> dict[str, Any]:
+    return {"url": file.get("uri"), "mime": file.get("mime"), "filename": file.get("name")}
 
 
 _CRUSH_RESULT = ("tool_result", "tool-result")
@@ -388,6 +442,6 @@ FORMAT = FileFormat(
     database=database,
     write=lambda conversation: _pieces(conversation, new_sessions.facts_of(conversation))(conversation),
     relations=relations,
-    listed=ListedSession("messages", listed),
+    listed=ListedSession(("messages",), listed),
     rows=Rows(key="messages", encoder=_pieces),
 )

@@ -9,23 +9,34 @@ The newer SDK writes events with a `kind` (`MessageEvent`, `ActionEvent`, `Obser
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, Content, Message, TextBlock, ToolCall, Usage
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Content,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    Usage,
+    blocks_of,
+)
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records as _records
+from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_call,
     a_result,
     call_of,
     content_of,
-    conversation_of,
     first,
     image_of,
     inclusive_usage,
@@ -47,21 +58,27 @@ _NO_CALLS = frozenset(
 )
 
 
+_KEYS = ("history", "trajectory", "events")
+
+
 def _events(document: Any) -> list[dict[str, Any]] | None:
     """The events of a trajectory, of an evaluation's row, or of one that has them in pairs."""
-    found = first(document, "history", "trajectory", "events") if isinstance(document, dict) else document
+    found = first(document, *_KEYS) if isinstance(document, dict) else document
     if not isinstance(found, list):
         return None
     flat = [event for item in found for event in (item if isinstance(item, list) else [item])]
     return items(flat)
 
 
-class _Reader:
+class _Trajectory:
+    """What the events so far say. The last of the messages may still get calls of the same answer."""
+
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.system: str | None = None
         self.tools: Any = None
         self.usage: Usage | None = None
+        self.model: str | None = None
         self._ids: dict[tuple[str, str], str] = {}  # (answer, call) -> our id
         self._names: dict[str, str] = {}  # our id -> tool
         self._answers: set[str] = set()
@@ -90,9 +107,7 @@ class _Reader:
         args, action = fields_of(event.get("args")), event["action"]
         total = inner(event, "llm_metrics", "accumulated_token_usage")
         if event.get("source") == "agent" and total is not None:
-            names = {"input": "prompt_tokens", "output": "completion_tokens"}
-            read, wrote = inner(total, "cache_read_tokens"), inner(total, "cache_write_tokens")
-            self.usage = inclusive_usage(total, **names, cached=read, written=wrote) or self.usage
+            self.usage = _accumulated(total) or self.usage
         if action == "system":
             self.system = optional(args.get("content")) or self.system
             self.tools = args.get("tools")
@@ -191,14 +206,13 @@ class _Reader:
         id = optional(event.get("tool_call_id"))
         match event["kind"]:
             case "SystemPromptEvent":
-                self.system = optional(inner(event, "system_prompt", "text")) or self.system
+                texts = [optional(inner(event, key, "text")) for key in ("system_prompt", "dynamic_context")]
+                self.system = "\n\n".join(text for text in texts if text) or self.system
                 self.tools = event.get("tools")
             case "MessageEvent":
-                content = content_of(inner(event, "llm_message", "content"))
-                answered = inner(event, "llm_message", "role") == "assistant"
-                asked = event.get("source") == "user"
-                message: Message = user(content, when, program=not asked)
-                self.messages.append(AssistantMessage(content=content, timestamp=when) if answered else message)
+                self._newer_message(event, fields_of(event.get("llm_message")), when)
+            case "ConversationStateUpdateEvent":
+                self._state(event)
             case "ActionEvent" if id is not None:
                 self._newer_action(event, id, when)
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent" if id is not None:
@@ -207,7 +221,34 @@ class _Reader:
                 given = given if given is not None else first(event, "error", "rejection_reason")
                 failed = event["kind"] != "ObservationEvent" or inner(observed, "is_error") is True
                 name = optional(event.get("tool_name"))
-                self.messages.append(a_result(id, given, name=name, failed=failed, when=when))
+                result = a_result(id, given, name=name, failed=failed, when=when)
+                added = _extended(event)
+                self.messages.append(replace(result, content=(*blocks_of(result.content), *added)) if added else result)
+
+    def _newer_message(self, event: dict[str, Any], wire: dict[str, Any], when: int | None) -> None:
+        content = content_of(wire.get("content"))
+        if wire.get("role") == "assistant":
+            thoughts = _thoughts(wire)
+            content = (*thoughts, *blocks_of(content)) if thoughts else content
+            self.messages.append(AssistantMessage(content=content, timestamp=when))
+            return
+        self.messages.append(user(content, when, program=event.get("source") != "user"))
+        added = _extended(event)  # what skills that the prompt activated tell the model
+        if added:
+            self.messages.append(user(added, when, program=True))
+
+    def _state(self, event: dict[str, Any]) -> None:
+        """The model, and the tokens of all calls: the agent has one counter, its condenser another."""
+        value = event.get("value")
+        whole = {event.get("key"): value} if event.get("key") != "full_state" else fields_of(value)
+        self.model = optional(inner(whole.get("agent"), "llm", "model")) or self.model
+        spent = fields_of(inner(whole.get("stats"), "usage_to_metrics"))
+        usages = [_accumulated(inner(metrics, "accumulated_token_usage")) for metrics in spent.values()]
+        known = [usage for usage in usages if usage is not None]
+        if known:
+            names = ("input", "output", "cache_read", "cache_write")
+            total = {name: sum(getattr(usage, name) for usage in known) for name in names}
+            self.usage = Usage.of(total.pop("input"), total.pop("output"), **total)
 
     def _newer_action(self, event: dict[str, Any], id: str, when: int | None) -> None:
         wire = fields_of(event.get("tool_call"))
@@ -220,13 +261,28 @@ class _Reader:
             content: Any = last.content
             self.messages[-1] = replace(last, content=(*content, call))
             return
-        thoughts = [thinking_of(one) for one in items(event.get("thinking_blocks"))]
-        if not thoughts and optional(event.get("reasoning_content")):
-            thoughts = [thinking_of({"thinking": event["reasoning_content"]})]
+        thoughts = _thoughts(event)
         texts: Any = content_of(event.get("thought")) or ()
         texts = (TextBlock(text=texts),) if isinstance(texts, str) else texts
         content = (*thoughts, *texts, call)
         self.messages.append(AssistantMessage(content=content, response_id=answer, timestamp=when))
+
+
+def _accumulated(total: Any) -> Usage | None:
+    names = {"input": "prompt_tokens", "output": "completion_tokens"}
+    read, wrote = inner(total, "cache_read_tokens"), inner(total, "cache_write_tokens")
+    return inclusive_usage(total, **names, cached=read, written=wrote)
+
+
+def _thoughts(wire: dict[str, Any]) -> list[ThinkingBlock]:
+    thoughts = [thinking_of(one) for one in items(wire.get("thinking_blocks"))]
+    reasoned = optional(wire.get("reasoning_content"))
+    return thoughts or ([thinking_of({"thinking": reasoned})] if reasoned else [])
+
+
+def _extended(event: dict[str, Any]) -> tuple[Block, ...]:
+    """What the program added to a message for the model."""
+    return blocks_of(content_of(event.get("extended_content")))
 
 
 def _with_pictures(content: Any, urls: Any) -> Content:
@@ -242,11 +298,28 @@ def decode(data: Any) -> Conversation:
     events = _events(document)
     if events is None:
         raise BadWire(API, "a trajectory is a list of events")
-    reader = _Reader()
-    for event in events:
-        reader.feed(event)
-    found = conversation_of(reader.messages, usage=reader.usage, system=reader.system, tools=openai_tools(reader.tools))
-    return keep(found, document, API)
+    return keep(read(_Reader(), events), document, API)
+
+
+@reading(API)
+def listed(header: Record, events: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    key = next((key for key in _KEYS if header.get(key) is not None), "")
+    if header and not isinstance(header.get(key), list):
+        raise BadWire(API, "a trajectory is a list of events")
+    return TemplateStream(_Reader(), events, API, key, header)
+
+
+class _Reader(RowReader):
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        found = _Trajectory()
+        for event in records:
+            found.feed(event)
+            yield from found.messages[:-1]
+            del found.messages[:-1]
+        yield from found.messages
+        self.fields = {"usage": found.usage, "system": found.system, "tools": openai_tools(found.tools)}
+        self.fields |= {"model": found.model} if found.model else {}
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -278,4 +351,10 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    writable=False,
+    listed=ListedSession(("", *_KEYS), listed),
+)

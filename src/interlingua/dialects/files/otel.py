@@ -9,7 +9,8 @@ opentelemetry.io/docs/specs/semconv/gen-ai, arize-ai.github.io/openinference/spe
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from ...values import jsontext
@@ -27,9 +28,10 @@ from ...values.messages import (
     UserMessage,
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
-from ..residual import fields_of, number, optional, reading, whole
-from ..wire import FileFormat, Rows
+from ..residual import fields_of, number, optional, reading
+from ..wire import FileFormat, ListedSession, Rows, SessionStream
 from . import new_messages, records, templates
+from .line_sessions import ReadAgain, Reader, TemplateStream, read
 from .reading import Pairing, document_of, image_of, result_content
 from .records import milliseconds
 
@@ -44,17 +46,32 @@ class _Span:
     """One span, whichever way it is written."""
 
     def __init__(self, wire: dict[str, Any]) -> None:
-        context = fields_of(wire.get("context")) or fields_of(wire.get("spanContext"))
-        self.id = _first(wire, "span_id", "spanId") or _first(context, "span_id", "spanId") or _first(wire, "id")
-        self.trace = _first(wire, "trace_id", "traceId") or _first(context, "trace_id", "traceId")
-        self.parent = _first(wire, "parent_id", "parentSpanId", "parent_span_id", "parentId")
+        self._wire = wire
         self.attributes = _flat(_attributes(wire.get("attributes")))
-        self.start = _moment(_first(wire, "start_time", "startTime", "startTimeUnixNano", "start_time_unix_nano"))
-        self.end = _moment(_first(wire, "end_time", "endTime", "endTimeUnixNano", "end_time_unix_nano"))
-        events = wire.get("events")
-        self.events = [
+
+    @property
+    def id(self) -> Any:
+        wire = self._wire
+        return _first(wire, "span_id", "spanId") or _first(_context(wire), "span_id", "spanId") or _first(wire, "id")
+
+    @property
+    def parent(self) -> Any:
+        return _first(self._wire, "parent_id", "parentSpanId", "parent_span_id", "parentId")
+
+    @cached_property
+    def start(self) -> int | None:
+        return _moment(_first(self._wire, "start_time", "startTime", "startTimeUnixNano", "start_time_unix_nano"))
+
+    @cached_property
+    def end(self) -> int | None:
+        return _moment(_first(self._wire, "end_time", "endTime", "endTimeUnixNano", "end_time_unix_nano"))
+
+    @cached_property
+    def events(self) -> list[tuple[str, dict[str, Any]]]:
+        given = self._wire.get("events")
+        return [
             (str(event.get("name")), _flat(_attributes(event.get("attributes"))))
-            for event in (events if isinstance(events, list) else ())
+            for event in (given if isinstance(given, list) else ())
             if isinstance(event, dict)
         ]
 
@@ -72,24 +89,29 @@ class _Span:
 
     @property
     def model(self) -> str | None:
-        names = ("gen_ai.response.model", "llm.model_name", "gen_ai.request.model", "llm.request.model")
-        return next((found for name in names if (found := optional(self.attributes.get(name)))), None)
+        return next(filter(None, map(optional, map(self.attributes.get, _MODELS))), None)
 
     def usage(self) -> Usage | None:
         """Decodes usage; in all three conventions the input includes cache reads and writes."""
-        counts = {
-            bucket: next((found for name in names if (found := whole(self.attributes.get(name))) is not None), None)
-            for bucket, names in _COUNTS.items()
-        }
-        if counts["input"] is None and counts["output"] is None:
+        counts: dict[str, int] = {}
+        for name, bucket in _COUNTS:
+            found = self.attributes.get(name)
+            if type(found) is int:
+                counts.setdefault(bucket, found)
+        if "input" not in counts and "output" not in counts:
             return None
-        read, written = counts["read"] or 0, counts["written"] or 0
-        fresh = max((counts["input"] or 0) - read - written, 0)
+        read, written = counts.get("read", 0), counts.get("written", 0)
+        fresh = max(counts.get("input", 0) - read - written, 0)
         return Usage.of(
-            fresh, counts["output"] or 0, cache_read=read, cache_write=written, reasoning=counts["reasoning"]
+            fresh,
+            counts.get("output", 0),
+            cache_read=read,
+            cache_write=written,
+            reasoning=counts.get("reasoning"),
         )
 
 
+_MODELS = ("gen_ai.response.model", "llm.model_name", "gen_ai.request.model", "llm.request.model")
 _CALL_KEYS = (
     "llm.input_messages",
     "llm.output_messages",
@@ -98,25 +120,39 @@ _CALL_KEYS = (
     "gen_ai.prompt",
     "gen_ai.completion",
 )
-_COUNTS = {
-    "input": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
-    "output": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
-    "read": (
-        "gen_ai.usage.cache_read.input_tokens",
-        "gen_ai.usage.cache_read_input_tokens",
-        "llm.token_count.prompt_details.cache_read",
-    ),
-    "written": (
-        "gen_ai.usage.cache_creation.input_tokens",
-        "gen_ai.usage.cache_creation_input_tokens",
-        "llm.token_count.prompt_details.cache_write",
-    ),
-    "reasoning": ("gen_ai.usage.reasoning.output_tokens", "llm.token_count.completion_details.reasoning"),
-}
+_COUNTS = (
+    ("gen_ai.usage.input_tokens", "input"),
+    ("gen_ai.usage.prompt_tokens", "input"),
+    ("llm.token_count.prompt", "input"),
+    ("gen_ai.usage.output_tokens", "output"),
+    ("gen_ai.usage.completion_tokens", "output"),
+    ("llm.token_count.completion", "output"),
+    ("gen_ai.usage.cache_read.input_tokens", "read"),
+    ("gen_ai.usage.cache_read_input_tokens", "read"),
+    ("llm.token_count.prompt_details.cache_read", "read"),
+    ("gen_ai.usage.cache_creation.input_tokens", "written"),
+    ("gen_ai.usage.cache_creation_input_tokens", "written"),
+    ("llm.token_count.prompt_details.cache_write", "written"),
+    ("gen_ai.usage.reasoning.output_tokens", "reasoning"),
+    ("llm.token_count.completion_details.reasoning", "reasoning"),
+)
+
+
+def _context(wire: dict[str, Any]) -> dict[str, Any]:
+    return fields_of(wire.get("context")) or fields_of(wire.get("spanContext"))
+
+
+def _trace_of(wire: dict[str, Any]) -> Any:
+    """The id of a span's trace."""
+    return _first(wire, "trace_id", "traceId") or _first(_context(wire), "trace_id", "traceId")
 
 
 def _first(wire: Mapping[str, Any], *keys: str) -> Any:
-    return next((wire[key] for key in keys if wire.get(key) not in (None, "")), None)
+    for key in keys:
+        found = wire.get(key)
+        if found is not None and found != "":
+            return found
+    return None
 
 
 def _moment(value: Any) -> int | None:
@@ -155,18 +191,24 @@ def _typed(value: Any) -> Any:
 
 def _flat(attributes: dict[str, Any]) -> dict[str, Any]:
     """Nested attributes under joined names; lists of messages stay as they are."""
-    return dict(_leaves("", attributes))
+    found: dict[str, Any] = {}
+    _add_leaves("", attributes, found)
+    return found
 
 
-def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _add_leaves(prefix: str, value: Any, found: dict[str, Any]) -> None:
     if isinstance(value, dict) and prefix not in _WHOLE and value:
         for key, item in value.items():
-            yield from _leaves(f"{prefix}.{key}" if prefix else str(key), item)
+            name = f"{prefix}.{key}" if prefix else str(key)
+            if isinstance(item, (dict, list)):
+                _add_leaves(name, item, found)
+            else:  # most are
+                found[name] = item
     elif isinstance(value, list) and prefix.endswith(("_messages", "tool_calls", "message.contents")):
         for at, item in enumerate(value):
-            yield from _leaves(f"{prefix}.{at}", item)
+            _add_leaves(f"{prefix}.{at}", item, found)
     else:
-        yield prefix, value
+        found[prefix] = value
 
 
 _WHOLE = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions")
@@ -178,13 +220,12 @@ _WHOLE = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_inst
 def _messages_of(span: _Span, pairs: Pairing) -> tuple[list[Any], list[Any]]:
     """What was asked and what was answered, in the vocabulary that the span has."""
     attributes = span.attributes
-    if any(key in attributes for key in _WHOLE):
-        system = [_instruction(_json(attributes.get("gen_ai.system_instructions")))]
-        asked, answered = (_listed(attributes.get(key)) for key in _WHOLE[:2])
-        return (
-            [*filter(None, system), *(message for item in asked for message in _genai(item, pairs, span, False))],
-            [message for item in answered for message in _genai(item, pairs, span, True)],
-        )
+    if not attributes.keys().isdisjoint(_WHOLE):
+        system = _instruction(_json(attributes.get("gen_ai.system_instructions")))
+        given, given_back = _listed(attributes.get(_WHOLE[0])), _listed(attributes.get(_WHOLE[1]))
+        asked = [message for item in given for message in _genai(item, pairs, span, False)]
+        answered = [message for item in given_back for message in _genai(item, pairs, span, True)]
+        return [system, *asked] if system else asked, answered
     if any(key.startswith(("llm.input_messages.", "llm.output_messages.")) for key in attributes):
         asked = [_inference(item, pairs, span, False) for item in _numbered(attributes, "llm.input_messages.")]
         answered = [_inference(item, pairs, span, True) for item in _numbered(attributes, "llm.output_messages.")]
@@ -250,7 +291,7 @@ def _llmetry(item: dict[str, Any], pairs: Pairing, span: _Span, answered: bool) 
     parts = _json(content) if isinstance(content, str) and content[:1] == "[" else None
     blocks: list[Block] = []
     if isinstance(parts, list) and parts and all(isinstance(part, dict) and "type" in part for part in parts):
-        blocks += [block for part in parts for block in _part(part, pairs) if not isinstance(block, ToolResultMessage)]
+        blocks += _blocks(parts, pairs)
     elif isinstance(content, str) and content:
         blocks.append(TextBlock(text=content))
     if item.get("role") == "tool":
@@ -260,43 +301,49 @@ def _llmetry(item: dict[str, Any], pairs: Pairing, span: _Span, answered: bool) 
     return _made(item.get("role"), blocks, span, answered, item.get("finish_reason"))
 
 
-def _genai(item: Any, pairs: Pairing, span: _Span, answered: bool) -> Iterator[Any]:
+def _genai(item: Any, pairs: Pairing, span: _Span, answered: bool) -> list[Any]:
     """A message in the vocabulary of the conventions: a role and its parts, results among them."""
     item = fields_of(item)
     blocks: list[Block] = []
     results: list[Any] = []
     given = item.get("parts") if "parts" in item else item.get("content")
     for part in given if isinstance(given, list) else [given]:
-        for found in _part(part, pairs):
+        found = _part(part, pairs)
+        if found is not None:
             (results if isinstance(found, ToolResultMessage) else blocks).append(found)
-    yield from results
     if blocks or not results:
-        yield _made(item.get("role"), blocks, span, answered, item.get("finish_reason"))
+        results.append(_made(item.get("role"), blocks, span, answered, item.get("finish_reason")))
+    return results
 
 
-def _part(part: Any, pairs: Pairing) -> Iterator[Any]:
+def _part(part: Any, pairs: Pairing) -> Any:
+    """A block or a result; None for an empty part."""
     if isinstance(part, str):
-        yield TextBlock(text=part)
-        return
+        return TextBlock(text=part)
     part = fields_of(part)
     kind, content = part.get("type"), part.get("content")
     text = content if isinstance(content, str) else part.get("text")
     if kind in ("text", None) and isinstance(text, str):
-        yield TextBlock(text=text)
-    elif kind in ("reasoning", "thinking") and isinstance(text, str):
-        yield ThinkingBlock(thinking=text)
-    elif kind == "tool_call":
-        yield pairs.call(part.get("id"), part.get("name"), part.get("arguments"))
-    elif kind == "tool_call_response":
+        return TextBlock(text=text)
+    if kind in ("reasoning", "thinking") and isinstance(text, str):
+        return ThinkingBlock(thinking=text)
+    if kind == "tool_call":
+        return pairs.call(part.get("id"), part.get("name"), part.get("arguments"))
+    if kind == "tool_call_response":
         value = next((part[key] for key in ("response", "result", "content") if key in part), None)
         content = result_content(value, API) if isinstance(value, str | list | None) else jsontext.compact(value)
-        yield pairs.result(part.get("id"), part.get("name"), content)
-    elif kind in ("blob", "uri", "file", "image_url") and part.get("modality", "image") == "image":
+        return pairs.result(part.get("id"), part.get("name"), content)
+    if kind in ("blob", "uri", "file", "image_url") and part.get("modality", "image") == "image":
         source = {"data": content, "mime_type": part.get("mime_type")} if kind == "blob" else part
         source = part.get("uri") if kind == "uri" else part.get("image_url") if kind == "image_url" else source
-        yield image_of(source) or OpaqueBlock(dialect=API, value=part)
-    elif part:
-        yield OpaqueBlock(dialect=API, value=part)
+        return image_of(source) or OpaqueBlock(dialect=API, value=part)
+    return OpaqueBlock(dialect=API, value=part) if part else None
+
+
+def _blocks(parts: list[Any], pairs: Pairing) -> list[Block]:
+    """The blocks among parts, without results."""
+    found = [_part(part, pairs) for part in parts]
+    return [block for block in found if block is not None and not isinstance(block, ToolResultMessage)]
 
 
 def _instruction(value: Any) -> SystemMessage | None:
@@ -334,8 +381,7 @@ def _in_events(span: _Span, pairs: Pairing) -> tuple[list[Any], list[Any]]:
 def _chat(item: dict[str, Any], pairs: Pairing, span: _Span, answered: bool) -> Any:
     """A message in the style of chat completions."""
     content = item.get("content")
-    blocks = [block for part in (content if isinstance(content, list) else [content]) for block in _part(part, pairs)]
-    blocks = [block for block in blocks if not isinstance(block, ToolResultMessage)]
+    blocks = _blocks(content if isinstance(content, list) else [content], pairs)
     if item.get("role") == "tool":
         return pairs.result(item.get("tool_call_id") or item.get("id"), item.get("name"), tuple(blocks))
     for call in _listed(item.get("tool_calls")):
@@ -367,13 +413,16 @@ def _spans_in(value: Any) -> Iterator[dict[str, Any]]:
         for item in value:
             yield from _spans_in(item)
     elif isinstance(value, dict):
-        outer = next((key for key in _OUTER if isinstance(value.get(key), list)), None)
+        outer = None
+        if not value.keys().isdisjoint(_OUTER):
+            outer = next((key for key in _OUTER if isinstance(value.get(key), list)), None)
         if outer is not None:
             yield from _spans_in(value[outer])
         elif _is_span(value):
             yield value
 
 
+_FIRST = 64  # items of a trace among which a span is
 _OUTER = (
     "resourceSpans",
     "resource_spans",
@@ -391,6 +440,8 @@ def _is_span(value: Any) -> bool:
 
 
 def _is_trace(value: Any) -> bool:
+    if isinstance(value, list) and next(_spans_in(value[:_FIRST]), None) is None:
+        return False  # nothing further is looked at: other sessions have many lines
     return any(_Span(span).is_model_call for span in _spans_in(value))
 
 
@@ -426,29 +477,37 @@ def split(value: Any) -> list[Any] | None:
         return value
     traces: dict[Any, list[Any]] = {}
     for span in _spans_in(value):
-        traces.setdefault(_Span(span).trace, []).append(span)
-    found = [spans for spans in traces.values() if _is_trace(spans)]
+        traces.setdefault(_trace_of(span), []).append(span)
+    if len(traces) < 2:
+        return None
+    found = [spans for spans in traces.values() if any(_Span(span).is_model_call for span in spans)]
     return found if len(found) > 1 else None
 
 
-def _conversation(spans: list[_Span]) -> Conversation:
+def _conversation(calls: list[_Span], spans: list[_Span]) -> Conversation:
     """The last call outside of sub-agents; before it what it was asked, with the models and times of earlier calls."""
-    calls = [span for span in spans if span.is_model_call]
-    depths = {span.id: _depth(span, {one.id: one for one in spans}) for span in calls}
-    top = min(depths.values())
-    outer = sorted((span for span in calls if depths[span.id] == top), key=lambda span: span.start or 0)
+    outer = calls if len(calls) == 1 else _outer(calls, spans)
     last = outer[-1]
     pairs = Pairing()
     asked, answered = _messages_of(last, pairs)
     answers = {_key(message): message for span in outer[:-1] for message in _messages_of(span, Pairing())[1]}
-    asked = [answers.get(_key(message), message) for message in asked]
+    asked = [answers.get(_key(message), message) for message in asked] if answers else asked
     system = asked.pop(0) if asked and isinstance(asked[0], SystemMessage) else None
+    model = last.model
     texts = tuple(block for block in system.content or () if isinstance(block, TextBlock)) if system else None
     return Conversation(
         entries=tuple(Entry(message=message) for message in (*asked, *answered)),
         system=texts[0].text if texts is not None and len(texts) == 1 else texts or None,
-        model=ModelDescriptor(id=last.model) if last.model else None,
+        model=ModelDescriptor(id=model) if model else None,
     )
+
+
+def _outer(calls: list[_Span], spans: list[_Span]) -> list[_Span]:
+    """The calls outside of sub-agents, in the order of their times."""
+    by_id = {span.id: span for span in spans}
+    depths = {span.id: _depth(span, by_id) for span in calls}
+    top = min(depths.values())
+    return sorted((span for span in calls if depths[span.id] == top), key=lambda span: span.start or 0)
 
 
 def _key(message: Any) -> Any:
@@ -468,18 +527,31 @@ def _depth(span: _Span, spans: Mapping[Any, _Span]) -> int:
     return depth
 
 
+class _Reader(Reader):
+    """Reads messages alone."""
+
+    def entries(self, records: Iterable[Any]) -> Iterator[Entry]:
+        span, pairs = _Span({}), Pairing()
+        return (Entry(message=message) for item in records for message in _genai(item, pairs, span, False))
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """One trace, the attributes of one call, or messages alone."""
     body = document_of(data, API)
     if _is_messages(body):
-        span, pairs = _Span({}), Pairing()
-        entries = tuple(Entry(message=message) for item in body for message in _genai(item, pairs, span, False))
-        return templates.keep(Conversation(entries=entries), body, API)
+        return templates.keep(read(_Reader(), body), body, API)
     spans = [_Span(span) for span in _spans_in(body)] or ([_Span({"attributes": body})] if _is_call(body) else [])
-    if not any(span.is_model_call for span in spans):
+    calls = [span for span in spans if span.is_model_call]
+    if not calls:
         raise BadWire(API, "expected spans with calls of models, or their messages")
-    return templates.keep(_conversation(spans), body, API)
+    return templates.keep(_conversation(calls, spans), body, API)
+
+
+@reading(API)
+def listed(header: Any, messages: ReadAgain) -> SessionStream | None:
+    """Messages alone, one entry at a time."""
+    return TemplateStream(_Reader(), messages, API, "") if all(map(_is_message, messages())) else None
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -505,4 +577,5 @@ FORMAT = FileFormat(
     rank=25,
     write=lambda conversation: new_messages.otel(conversation, decode),
     rows=Rows(last_apart=True),
+    listed=ListedSession(("",), listed),
 )

@@ -9,6 +9,8 @@ is left out, and what is of the wrong type is not read. Formats that use them re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
 from ...values.messages import (
@@ -24,8 +26,10 @@ from ...values.messages import (
     ToolResultMessage,
     Usage,
     UserMessage,
+    checked_content,
 )
 from ...values.request import Conversation, Entry, ModelDescriptor, ToolSpec
+from ..codec import RESULT, USER
 from ..residual import body_of, count, number, optional
 from .records import milliseconds
 
@@ -66,20 +70,28 @@ def items(value: Any) -> list[dict[str, Any]]:
 def inner(value: Any, *keys: str) -> Any:
     """Returns the value at a path of nested keys; None if one is missing."""
     for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
     return value
 
 
 def first(value: Mapping[str, Any], *keys: str) -> Any:
     """Returns the first of these keys with a value."""
-    return next((value[key] for key in keys if value.get(key) is not None), None)
+    for key in keys:
+        found = value.get(key)
+        if found is not None:
+            return found
+    return None
 
 
 def moment(value: Any) -> int | None:
     """A time as milliseconds: ISO 8601, or a number of seconds or milliseconds since 1970."""
+    if isinstance(value, str):
+        return milliseconds(value)
     counted = number(value)
     if counted is None:
-        return milliseconds(value)
+        return None
     try:
         return round(counted if abs(counted) > 1e11 else counted * 1000)  # 1e11 seconds are the year 5138
     except (OverflowError, ValueError):
@@ -95,14 +107,10 @@ def content_of(value: Any) -> Content:
         return value
     if isinstance(value, dict):
         value = [value]
-    return tuple(block for item in value for block in _blocks_in(item)) if isinstance(value, list) else None
-
-
-def _blocks_in(item: Any) -> Iterable[Block]:
-    if isinstance(item, str):
-        return (TextBlock(text=item),)
-    block = block_of(item)
-    return () if block is None else (block,)
+    if not isinstance(value, list):
+        return None
+    blocks = [TextBlock(text=item) if isinstance(item, str) else block_of(item) for item in value]
+    return tuple([block for block in blocks if block is not None])
 
 
 def block_of(item: Any) -> Block | None:
@@ -160,13 +168,27 @@ def attachment_of(url: str, mime: str | None, name: str | None) -> Block:
 
 def call_of(item: Mapping[str, Any]) -> ToolCall | None:
     """Decodes a call; its name and arguments may be inside `function`."""
-    function = item.get("function")
-    given: Mapping[str, Any] = function if isinstance(function, dict) else item
-    name = optional(first(given, "name", "toolName", "tool_name", "function_name"))
-    id = optional(first(item, *_CALL_IDS))
+    given = called(item)
+    name = name_of(item)
     if name is None:
         return None
-    return a_call(id or "", name, first(given, "input", "arguments", "args", "rawInput", "parameters"))
+    return a_call(call_id(item), name, first(given, "input", "arguments", "args", "rawInput", "parameters"))
+
+
+def called(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object with the name and the arguments of a call."""
+    function = item.get("function")
+    return function if isinstance(function, dict) else item
+
+
+def name_of(item: Mapping[str, Any]) -> str | None:
+    """The name of the tool that a call is for."""
+    return optional(first(called(item), "name", "toolName", "tool_name", "function_name"))
+
+
+def call_id(item: Mapping[str, Any]) -> str:
+    """The id of a call; "" if it has none."""
+    return optional(first(item, *_CALL_IDS)) or ""
 
 
 def a_call(id: str, name: str, arguments: Any) -> ToolCall:
@@ -204,28 +226,49 @@ def result_of(item: Mapping[str, Any], when: int | None = None) -> ToolResultMes
 def a_result(
     id: str, given: Any, *, name: str | None = None, failed: bool = False, when: int | None = None, details: Any = None
 ) -> ToolResultMessage:
-    """A result whose content is text, blocks, or any other JSON, which the model read as text."""
-    blocks = content_of(given) if isinstance(given, str | list) else None
-    if blocks is None or (blocks == () and given):
-        blocks = "" if given is None else jsontext.compact(given)
-    return ToolResultMessage(
-        tool_call_id=id, tool_name=name, content=blocks, is_error=failed, timestamp=when, details=details
+    """A result with this content, see `given_content`."""
+    return replace(
+        RESULT,
+        extra={},
+        tool_call_id=id,
+        tool_name=name,
+        content=given_content(given),
+        is_error=failed,
+        timestamp=when,
+        details=details,
     )
+
+
+def given_content(given: Any) -> Content:
+    """The content of a result: text, blocks, or any other JSON, which the model read as text."""
+    if isinstance(given, str):
+        return given
+    blocks = content_of(given) if isinstance(given, list) else None
+    if blocks is None or (blocks == () and given):
+        return "" if given is None else jsontext.compact(given)
+    return blocks
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
 def user(content: Content, when: int | None = None, *, program: bool = False) -> UserMessage:
-    return UserMessage(content=content, timestamp=when, origin=PROGRAM if program else None)
+    checked = checked_content(content, "UserMessage")
+    return replace(USER, extra={}, content=checked, timestamp=when, origin=PROGRAM if program else None)
 
 
 def user_messages(content: Any, when: int | None = None, *, program: bool = False) -> list[Message]:
     """Decodes a user message: its results, then its other content."""
     if not isinstance(content, list):
         return [user(content_of(content), when, program=program)]
-    found: list[Message] = [made for item in content if is_result(item) if (made := result_of(item, when)) is not None]
-    rest = content_of([item for item in content if not is_result(item)])
+    found: list[Message] = []
+    others = []
+    for item in content:
+        if not is_result(item):
+            others.append(item)
+        elif (result := result_of(item, when)) is not None:
+            found.append(result)
+    rest = content_of(others)
     return [*found, user(rest, when, program=program)] if rest or not found else found
 
 
@@ -233,7 +276,7 @@ def usage_of(
     wire: Any, *, input: str, output: str, read: str = "", write: str = "", reasoning: str = ""
 ) -> Usage | None:
     """Tokens under these names, where input excludes cached tokens and output excludes reasoning."""
-    if not isinstance(wire, dict) or not any(number(wire.get(key)) is not None for key in (input, output)):
+    if not isinstance(wire, dict) or (number(wire.get(input)) is None and number(wire.get(output)) is None):
         return None
     thought = count(wire, reasoning) if reasoning else 0
     return Usage.of(

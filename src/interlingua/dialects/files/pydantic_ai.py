@@ -6,22 +6,22 @@ ai.pydantic.dev/message-history
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import count, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
+from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_call,
     a_list_of,
     a_result,
     attachment_of,
     content_of,
-    conversation_of,
     image_of,
     inner,
     items,
@@ -113,15 +113,30 @@ def _usage(wire: Any) -> Usage | None:
 def decode(data: Any) -> Conversation:
     """A list of messages."""
     body = a_list_of(data, API)
-    messages: list[Message] = []
-    for message in items(body):
-        messages += _request(message) if message.get("kind") == "request" else [_response(message)]
-    system = None
-    if messages and isinstance(messages[0], SystemMessage) and isinstance(messages[0].content, str):
-        system = messages.pop(0).content
-    instructed = next((text for item in items(body) if (text := optional(inner(item, "instructions")))), None)
-    found = conversation_of(messages, system=system or instructed)  # type: ignore[arg-type]
-    return templates.keep(found, body, API)
+    return templates.keep(read(_Reader(), items(body)), body, API)
+
+
+@reading(API)
+def listed(header: Record, messages: ReadAgain) -> SessionStream:
+    """A list of messages, one entry at a time."""
+    return TemplateStream(_Reader(), messages, API, "")
+
+
+class _Reader(RowReader):
+    """Reads the messages; text of the system before them, or the first instructions, is that of the conversation."""
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        system = instructed = None
+        is_first = True
+        for record in records:
+            instructed = instructed or optional(inner(record, "instructions"))
+            for message in _request(record) if record.get("kind") == "request" else [_response(record)]:
+                if is_first and isinstance(message, SystemMessage) and isinstance(message.content, str):
+                    system = message.content
+                else:
+                    yield message
+                is_first = False
+        self.fields = {"system": system or instructed or None}
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -140,4 +155,6 @@ def detect(value: Any) -> str | None:
     return "messages of `kind` request and response, with parts of a `part_kind`"
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, writable=False, rank=20, listed=ListedSession(("",), listed)
+)

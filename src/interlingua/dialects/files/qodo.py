@@ -16,9 +16,10 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import Message, TextBlock
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records, templates
-from .program_content import a_result, conversation_of, first, inner, moment, user
+from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
+from .program_content import a_result, first, inner, moment, user
 from .reading import Pairing, columns_of, read_json, rounds, rows_of, values_at
 
 API = "qodo"
@@ -29,7 +30,11 @@ _QUESTIONS = ("ask", "chat")
 
 def _is_thread(value: Any) -> bool:
     found = value.get("messages") if isinstance(value, dict) and isinstance(value.get("thread"), dict) else None
-    return isinstance(found, list) and all(isinstance(one, dict) and "messageID" in one for one in found)
+    return isinstance(found, list) and all(map(_is_message, found))
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and "messageID" in value
 
 
 @reading(API)
@@ -38,9 +43,20 @@ def decode(data: Any) -> Conversation:
     body = body_of(data, API)
     if not _is_thread(body):
         raise BadWire(API, "expected a `thread` and its `messages`")
-    pairs = Pairing()
-    messages = (one for record in body["messages"] for one in _messages(record, pairs))
-    return templates.keep(conversation_of(messages), body, API)
+    return templates.keep(read(_Reader(), body["messages"]), body, API)
+
+
+@reading(API)
+def listed(header: Record, messages: ReadAgain) -> SessionStream | None:
+    """One thread, one entry at a time."""
+    is_own = _is_thread(header) and all(map(_is_message, messages()))
+    return TemplateStream(_Reader(), messages, API, "messages", header) if is_own else None
+
+
+class _Reader(RowReader):
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        pairs = Pairing()
+        return (one for record in records for one in _messages(record, pairs))
 
 
 def _messages(record: dict[str, Any], pairs: Pairing) -> list[Message]:
@@ -104,4 +120,12 @@ def _threads(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
             yield {"thread": thread, "messages": messages}
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, database=database, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    database=database,
+    writable=False,
+    rank=20,
+    listed=ListedSession(("messages",), listed),
+)

@@ -8,15 +8,16 @@ are fragments of one message. The session stands at its last line.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.compact import IdMap
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, Usage
+from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, Usage, blocks_of
 from ...values.request import Conversation, Entry, ModelDescriptor
+from ..codec import ANSWER
 from ..residual import count, optional, reading
 from ..wire import FileFormat, SessionStream
 from . import records as _records
@@ -31,6 +32,8 @@ FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 def _block(part: dict[str, Any]) -> Block | None:
+    if len(part) == 1 and type(part.get("text")) is str:  # most are
+        return TextBlock(text=part["text"])
     text = optional(part.get("text"))
     if text is not None and part.get("thought") is True:
         return ThinkingBlock(thinking=text, thinking_signature=optional(part.get("thoughtSignature")))
@@ -48,7 +51,7 @@ def _block(part: dict[str, Any]) -> Block | None:
 
 
 def _blocks(parts: Any) -> tuple[Block, ...]:
-    return tuple(block for part in items(parts) if (block := _block(part)) is not None)
+    return tuple([block for part in items(parts) if (block := _block(part)) is not None])
 
 
 def _results(line: dict[str, Any], parts: Any, when: int | None) -> list[Message]:
@@ -63,8 +66,18 @@ def _results(line: dict[str, Any], parts: Any, when: int | None) -> list[Message
         content = next((response[k] for k in ("output", "error") if inner(response, k) is not None), response)
         id = optional(given.get("id")) or optional(inner(line, "toolCallResult", "callId")) or ""
         details = line.get("toolCallResult")
-        found.append(a_result(id, content, name=optional(given.get("name")), failed=failed, when=when, details=details))
+        result = a_result(id, content, name=optional(given.get("name")), failed=failed, when=when, details=details)
+        found.append(_with_blocks(result, _blocks(given.get("parts"))))
+    if found:  # pictures stand in a response or, for models that refuse them there, behind the last one
+        found[-1] = _with_blocks(found[-1], _blocks(parts))
     return found
+
+
+def _with_blocks(result: Any, blocks: tuple[Block, ...]) -> Message:
+    if not blocks:
+        return result  # type: ignore[no-any-return]
+    message: Message = replace(result, content=(*blocks_of(result.content), *blocks))
+    return message
 
 
 def _usage(wire: Any) -> Usage | None:
@@ -88,8 +101,10 @@ def _asked(line: dict[str, Any], parts: Any, when: int | None) -> list[Message]:
     if line.get("isMeta") is True or line.get("subtype") in _PROGRAM:
         return [user(_blocks(parts), when, program=True)]
     hooked = [part for part in items(parts) if (optional(part.get("text")) or "").startswith(HOOK)]
+    if not hooked:
+        return [user(_blocks(parts), when)]
     asked = user(_blocks([part for part in items(parts) if part not in hooked]), when)
-    return [asked, *([user(_blocks(hooked), when, program=True)] if hooked else [])]
+    return [asked, user(_blocks(hooked), when, program=True)]
 
 
 def _messages(line: dict[str, Any]) -> list[Message]:
@@ -100,7 +115,7 @@ def _messages(line: dict[str, Any]) -> list[Message]:
             return _asked(line, parts, when)
         case "assistant" if isinstance(wire, dict):
             model, usage = optional(line.get("model")), _usage(line.get("usageMetadata"))
-            return [AssistantMessage(content=_blocks(parts), model=model, usage=usage, timestamp=when)]
+            return [replace(ANSWER, extra={}, content=_blocks(parts), model=model, usage=usage, timestamp=when)]
         case "tool_result" if isinstance(wire, dict):
             return _results(line, parts, when)
     return []
@@ -114,7 +129,7 @@ def _compressed(line: dict[str, Any]) -> list[Message]:
     for content in items(inner(line, "systemPayload", "compressedHistory")):
         blocks = _blocks(content.get("parts"))
         answered = content.get("role") == "model"
-        found.append(AssistantMessage(content=blocks) if answered else user(blocks, program=True))
+        found.append(replace(ANSWER, extra={}, content=blocks) if answered else user(blocks, program=True))
     return found
 
 
@@ -139,8 +154,12 @@ def _joined(before: Any, after: Any) -> Message:
 
 
 class _Reader(Reader):
+    def __init__(self, new_map: Callable[[], Any] = IdMap) -> None:
+        """`new_map`: makes a map of ids; one for millions takes longer."""
+        self._new_map = new_map
+
     def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
-        ends = IdMap()  # a line -> the entry at which the conversation stands after it, or ""
+        ends = self._new_map()  # a line -> the entry at which the conversation stands after it, or ""
         last: str | None = None
         title: str | None = None
         model: str | None = None
@@ -150,7 +169,7 @@ class _Reader(Reader):
             id = optional(line.get("uuid"))
             parent = (ends.get(line["parentUuid"], last or "") or None) if type(line.get("parentUuid")) is str else None
             parent = last if "parentUuid" not in line else parent
-            replaced = _compressed(line)
+            replaced = _compressed(line) if "systemPayload" in line else []
             parent = None if replaced else parent
             messages = replaced or _messages(line)
             for message in messages:
@@ -169,7 +188,8 @@ class _Reader(Reader):
             last = parent
             if id is not None:
                 ends[id] = parent or ""
-            title = _title(line) or title
+            if "systemPayload" in line:
+                title = _title(line) or title
         if open_entry is not None:
             yield open_entry
         self.head = last if open_entry is not None and last != open_entry.id else None
@@ -180,7 +200,7 @@ class _Reader(Reader):
 def decode(data: Any) -> Conversation:
     """A session file: text, bytes, or the values of its lines."""
     lines = lines_of(data, API)
-    return keep(read(_Reader(), lines), lines, API, lines=True)
+    return keep(read(_Reader(dict), lines), lines, API, lines=True)
 
 
 @reading(API)

@@ -5,19 +5,22 @@ that programs make of them, missing fields are missing, and what is not understo
 """
 
 import itertools
+import operator
 import re
 import sqlite3
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from ...values import jsontext
-from ...values.compact import IdMap
+from ...values.compact import IdMap, IdSet
 from ...values.errors import BadWire, FormatError
 from ...values.folding import parse_arguments
 from ...values.losses import Lines
 from ...values.messages import (
-    AssistantMessage,
     AudioBlock,
     Block,
     CustomMessage,
@@ -29,9 +32,10 @@ from ...values.messages import (
     ToolCall,
     ToolResultMessage,
     Usage,
-    UserMessage,
+    checked_content,
 )
 from ...values.request import Conversation, Entry
+from ..codec import ANSWER, RESULT, USER
 from ..residual import body_of, count, fields_of, number, optional, whole
 from .records import lines_of
 
@@ -141,24 +145,39 @@ def entries_of(nodes: Iterable[Node]) -> tuple[Entry, ...]:
     A parent that is in no node is none. A node without messages lends its place to its children.
     """
     given = [(id, parent, tuple(messages)) for id, parent, messages in nodes]
-    known = {id for id, _, _ in given if id is not None}
-    stands: dict[str, str | None] = {}  # node -> the entry at which it ends
-    entries: list[Entry] = []
-    for id, parent, messages in _parents_first(given, known):
-        before = stands.get(parent) if parent is not None else None
+    return tuple(placed(given, {id for id, _, _ in given if id is not None}))
+
+
+def placed(nodes: Iterable[Node], known: Container[str]) -> Iterator[Entry]:
+    """The same, given the ids of all nodes: a node is read when those before it were handed on."""
+    seen = IdSet()
+    elsewhere: dict[str, str | None] = {}  # nodes without messages, or in a circle -> the entry at which they end
+    for id, parent, messages in _parents_first(nodes, known):
+        before = elsewhere.get(parent, parent) if parent is not None and parent in seen else None
         for at, message in enumerate(messages):
             own = id if at == len(messages) - 1 or id is None else f"{id}#{at}"
-            entries.append(Entry(message=message, id=own, parent_id=before))
+            yield Entry(message=message, id=own, parent_id=before)
             before = own
         if id is not None:
-            stands[id] = before
-    return tuple(entries)
+            seen.add(id)
+            elsewhere.pop(id, None)
+            if before != id:
+                elsewhere[id] = before
 
 
-def _parents_first(nodes: list[Any], known: set[str]) -> Iterator[Any]:
+def parents_first(links: Iterable[tuple[str | None, str | None]]) -> "array[int] | None":
+    """The order of nodes in which each comes behind its parent, by their ids and their parents'; None if they do."""
+    given = list(links)
+    known = {id for id, _ in given if id is not None}
+    numbered = ((id, parent, at) for at, (id, parent) in enumerate(given))
+    order = array("Q", (at for _, _, at in _parents_first(numbered, known)))
+    return None if all(map(operator.eq, order, itertools.count())) else order
+
+
+def _parents_first(nodes: Iterable[Any], known: Container[str]) -> Iterator[Any]:
     """The nodes in their order, but none before its parent; a circle is cut where it is entered."""
     waiting: dict[str, list[Any]] = {}
-    done: set[str] = set()
+    done = IdSet()
     for node in nodes:
         if node[1] in known and node[1] not in done and node[1] != node[0]:
             waiting.setdefault(node[1], []).append(node)
@@ -169,7 +188,7 @@ def _parents_first(nodes: list[Any], known: set[str]) -> Iterator[Any]:
             yield one
             if one[0] is not None and one[0] not in done:
                 done.add(one[0])
-                ready = [*waiting.pop(one[0], ()), *ready]
+                ready = [*waiting.pop(one[0], ()), *ready] if waiting else ready
     for node in [node for rest in waiting.values() for node in rest]:
         yield node[0], (node[1] if node[1] in done else None), node[2]
         done.add(node[0])
@@ -211,8 +230,14 @@ class Pairing:
             answered = call.id
         answered = answered or self._generate()
         named = optional(name) or self._names.get(answered)
-        return ToolResultMessage(
-            tool_call_id=answered, tool_name=named, content=content, is_error=is_error is True, **fields
+        return replace(
+            RESULT,
+            extra={},
+            tool_call_id=answered,
+            tool_name=named,
+            content=checked_content(content, "ToolResultMessage"),
+            is_error=is_error is True,
+            **fields,
         )
 
     def _answered(self, id: str | None, name: Any) -> ToolCall | None:
@@ -248,13 +273,13 @@ def rounds(items: Iterable[Any], first: Mapping[str, Any] = {}, **fields: Any) -
     for item in items:
         if isinstance(item, ToolResultMessage):
             if blocks:
-                messages.append(AssistantMessage(content=tuple(blocks), **fields, **more))
+                messages.append(_made(ANSWER, blocks, {**fields, **more}))
                 blocks, more = [], {}
             messages.append(item)
         else:
             blocks.append(item)
     if blocks or more or not messages:
-        messages.append(AssistantMessage(content=tuple(blocks), **fields, **more))
+        messages.append(_made(ANSWER, blocks, {**fields, **more}))
     return messages
 
 
@@ -265,14 +290,20 @@ def asked(items: Iterable[Any], **fields: Any) -> list[Any]:
     for item in items:
         if isinstance(item, ToolResultMessage):
             if blocks:
-                messages.append(UserMessage(content=tuple(blocks), **fields))
+                messages.append(_made(USER, blocks, fields))
                 blocks = []
             messages.append(item)
         else:
             blocks.append(item)
     if blocks or not messages:
-        messages.append(UserMessage(content=tuple(blocks), **fields))
+        messages.append(_made(USER, blocks, fields))
     return messages
+
+
+def _made(kind: Any, blocks: Sequence[Any], fields: Mapping[str, Any]) -> Any:
+    """A message like `kind` of these blocks."""
+    content = checked_content(tuple(blocks), type(kind).__name__)
+    return replace(kind, **{"extra": {}, **fields, "content": content})
 
 
 # --- blocks ----------------------------------------------------------------------------------------------------------

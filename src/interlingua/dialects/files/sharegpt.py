@@ -518,6 +518,6 @@ FORMAT = FileFormat(
     codec=sys.modules[__name__],
     detect=detect,
     split=split,
-    rows=Rows(beside="images", fits=_fits),
+    rows=Rows(beside="images", fits=_fits, whole_turns=True),
     mask="weight",
 )

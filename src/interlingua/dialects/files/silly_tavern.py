@@ -6,16 +6,20 @@ calls of a response with their results. A narrator's line is a system message. T
 `extra`. The header's `chat_metadata` may hold a note of the author's, which is no message.
 """
 
+import functools
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, SystemMessage, TextBlock, ThinkingBlock, UserMessage
+from ...values.messages import AssistantMessage, Block, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation, Entry, ModelDescriptor
+from ..codec import ANSWER, USER
 from ..residual import fields_of, optional, reading, whole
 from ..wire import FileFormat, SessionStream
 from . import records, templates
@@ -28,22 +32,33 @@ FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 # Times as the program has written them: `2024-01-31@15h04m05s678ms`, `January 31, 2024 3:04pm`.
 OWN = re.compile(r"(\d{4})-(\d\d?)-(\d\d?) ?@ ?(\d\d?)h ?(\d\d?)m ?(\d\d?)s ?(\d{1,3})?(?:ms)?")
+UNUSED = "unused"  # newer versions write no names into the header
 SHOWN = "%B %d, %Y %I:%M%p"
 
 
 def _moment(value: Any) -> int | None:
     if not isinstance(value, str):
         return seconds(value)
+    return _moment_of_text(value) if len(value) < _LONGEST else milliseconds(value)
+
+
+_LONGEST = 100  # characters of a time: no longer text is remembered
+
+
+@functools.lru_cache(1024)  # a chat shows minutes: messages in a row have the same text, and parsing it is slow
+def _moment_of_text(value: str) -> int | None:
     own = OWN.fullmatch(value)
     try:
         if own:
             *parts, fraction = (int(part or 0) for part in own.groups())
             when = datetime(*parts, microsecond=fraction * 1000, tzinfo=UTC)  # type: ignore[arg-type, misc]
+        elif (iso := milliseconds(value)) is not None:
+            return iso
         else:
             when = datetime.strptime(value, SHOWN).replace(tzinfo=UTC)
         return round(when.timestamp() * 1000)
     except (ValueError, OverflowError):
-        return milliseconds(value)
+        return None
 
 
 def _nodes(lines: Iterable[Record], headers: list[Record]) -> Iterator[Node]:
@@ -63,8 +78,8 @@ def _nodes(lines: Iterable[Record], headers: list[Record]) -> Iterator[Node]:
         elif about.get("type") == "narrator":
             yield chosen, before, [SystemMessage(content=line["mes"], timestamp=_moment(line.get("send_date")))]
         elif line.get("is_user") is True:
-            content = (*_pictures(line), TextBlock(text=line["mes"]))
-            yield chosen, before, [UserMessage(content=content, timestamp=_moment(line.get("send_date")))]
+            content = (*_pictures(line), *_files(about), TextBlock(text=line["mes"]))
+            yield chosen, before, [replace(USER, extra={}, content=content, timestamp=_moment(line.get("send_date")))]
         else:
             yield chosen, before, [_answer(line["mes"], about, line.get("send_date"))]
             yield from _swipes(line, at, before)
@@ -84,7 +99,9 @@ def _answer(text: str, extra: dict[str, Any], when: Any) -> AssistantMessage:
     blocks: list[Block] = [TextBlock(text=text)]
     if isinstance(extra.get("reasoning"), str) and extra["reasoning"]:
         blocks.insert(0, ThinkingBlock(thinking=extra["reasoning"]))
-    return AssistantMessage(content=tuple(blocks), model=optional(extra.get("model")) or None, timestamp=_moment(when))
+    return replace(
+        ANSWER, extra={}, content=tuple(blocks), model=optional(extra.get("model")) or None, timestamp=_moment(when)
+    )
 
 
 def _called(invocations: list[Any], pairs: Pairing, when: int | None) -> list[Any]:
@@ -94,7 +111,16 @@ def _called(invocations: list[Any], pairs: Pairing, when: int | None) -> list[An
         id, given = item.get("id"), json_value(item.get("parameters"))
         calls.append(pairs.call(id, item.get("name"), given))
         results.append(pairs.result(id, item.get("name"), result_content(item.get("result"), API), timestamp=when))
-    return [AssistantMessage(content=tuple(calls), timestamp=when), *results]
+    return [replace(ANSWER, extra={}, content=tuple(calls), timestamp=when), *results]
+
+
+def _files(about: dict[str, Any]) -> Iterator[Block]:
+    """Texts of files, which the model reads before the message; those on the server are not in the chat."""
+    given = about.get("files")
+    for file in [about.get("file"), *(given if isinstance(given, list) else ())]:
+        text = fields_of(file).get("text")
+        if isinstance(text, str) and text:
+            yield TextBlock(text=text)
 
 
 def _pictures(line: dict[str, Any]) -> Iterator[Block]:
@@ -115,11 +141,20 @@ def _is_line(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("mes"), str) and "is_user" in value
 
 
+def _noting(lines: Iterable[Record], characters: list[str]) -> Iterator[Record]:
+    """The lines; the name of the first that a character wrote is added to `characters`."""
+    for line in lines:
+        if not characters and line.get("is_user") is False and line.get("is_system") is not True:
+            characters += [line["name"]] if isinstance(line.get("name"), str) else []
+        yield line
+
+
 class _Reader(Reader):
     def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
         model: str | None = None
         headers: list[Record] = []
-        for id, parent, messages in _nodes(records, headers):
+        characters: list[str] = []
+        for id, parent, messages in _nodes(_noting(records, characters), headers):
             for at, message in enumerate(messages):
                 own = id if at == len(messages) - 1 else f"{id}#{at}"
                 yield Entry(message=message, id=own, parent_id=parent)
@@ -128,6 +163,7 @@ class _Reader(Reader):
                 self.head = id
                 model = next((one.model for one in messages if isinstance(one, AssistantMessage)), None) or model
         title = optional(headers[0].get("character_name")) if headers else None
+        title = next(iter(characters), None) if title == UNUSED else title
         self.about = Conversation(title=title, model=ModelDescriptor(id=model) if model else None)
 
 

@@ -7,8 +7,11 @@ What an agent's tools did stands as HTML inside its turn, as a person reads it: 
 is no record of arguments and results, and stays text. The first heading is the title.
 """
 
+import io
+import itertools
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
@@ -16,8 +19,9 @@ from ...values.losses import Encoded, SupportTable, Text
 from ...values.messages import AssistantMessage, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import reading
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from . import records, templates
+from .line_sessions import ReadAgain, Reader, TemplateStream, read
 from .records import milliseconds
 
 API = "specstory"
@@ -35,6 +39,73 @@ NAMED = re.compile(r"\s*(?:model )?(\S.*?)(?:, mode .*)?\s*", re.DOTALL)  # of C
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 
 
+def _pieces(lines: Iterable[str]) -> Iterator[str]:
+    """The text around the turns and that of the turns, in turn; one turn is in memory."""
+    around = ""  # the text behind the last turn
+    heading: re.Match[str] | None = None
+    section: list[str] = []
+    for line in itertools.chain(lines, (None,)):
+        following = TURN.match(line) if line is not None and line.startswith("_**") else None
+        if following is None and line is not None:
+            section.append(line)
+            continue
+        text = "".join(section)
+        if heading is None:
+            around = text
+        else:
+            rule = RULE.search(text, heading.end()) if following else None
+            start, stop = _stripped(text, heading.end(), rule.start() if rule else len(text))
+            yield around + text[:start]
+            yield text[start:stop]
+            around = text[stop:]
+        heading, section = following, [line or ""]
+    yield around
+
+
+class _Reader(Reader):
+    """Reads the pieces of a session. Turns of a sub-agent in a row are a branch from the turn before them."""
+
+    def __init__(self) -> None:
+        self._has_branches = False
+
+    def order(self, records: Iterable[str]) -> None:
+        """Finds out whether there are turns of a sub-agent beside others."""
+        asides = {turn["aside"] is not None for turn, _ in _turns(records)}
+        self._has_branches = len(asides) > 1
+
+    def entries(self, records: Iterable[str]) -> Iterator[Entry]:
+        model, main, before, first = None, None, None, ""
+        pieces = iter(records)
+        first = next(pieces, "")
+        for at, (turn, text) in enumerate(_turns(itertools.chain((first,), pieces))):
+            message = _message(turn, text)
+            if isinstance(message, AssistantMessage):
+                model = message.model or model
+            if not self._has_branches:
+                yield Entry(message=message)
+                continue
+            is_aside, id = turn["aside"] is not None, f"t{at}"
+            yield Entry(message=message, id=id, parent_id=before if is_aside else main)
+            before, main = id, main if is_aside else id
+        opening = TURN.search(first)
+        title = TITLE.search(first, 0, opening.start() if opening else len(first))
+        self.head = main
+        self.about = Conversation(title=title[1] if title else None, model=ModelDescriptor(id=model) if model else None)
+
+
+def _turns(pieces: Iterable[str]) -> Iterator[tuple[re.Match[str], str]]:
+    """The headings of the turns, with their texts."""
+    given = iter(pieces)
+    for around in given:
+        turn = TURN.search(around)
+        if turn is not None:
+            yield turn, next(given)
+
+
+def _lines(text: str) -> Iterator[str]:
+    return iter(io.StringIO(text, newline="\n"))
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """The session of one file."""
@@ -43,46 +114,22 @@ def decode(data: Any) -> Conversation:
         text = "".join(text)
     if not isinstance(text, str) or not (TURN.search(text) or BEGUN.match(text)):
         raise BadWire(API, "expected Markdown with turns such as `_**User**_`")
-    pieces, messages, at = [], [], 0
-    turns = list(TURN.finditer(text))
-    for turn, following in zip(turns, [*turns[1:], None], strict=False):
-        end = following.start() if following else len(text)
-        rule = RULE.search(text, turn.end(), end) if following else None
-        start, stop = _stripped(text, turn.end(), rule.start() if rule else end)
-        pieces += [text[at:start], text[start:stop]]
-        at = stop
-        messages.append(_message(turn, pieces[-1]))
-    pieces.append(text[at:])
-    entries, head = _placed(messages, [turn["aside"] is not None for turn in turns])
-    title = TITLE.search(text, 0, turns[0].start() if turns else len(text))
-    models = [entry.message.model for entry in entries if isinstance(entry.message, AssistantMessage)]
-    model = next((name for name in reversed(models) if name), None)
-    conversation = Conversation(
-        entries=entries,
-        head=head,
-        title=title[1] if title else None,
-        model=ModelDescriptor(id=model) if model else None,
-    )
-    return templates.keep(conversation, pieces, API)
+    pieces = list(_pieces(_lines(text)))
+    return templates.keep(read(_Reader(), pieces), pieces, API)
 
 
-def _placed(messages: list[Any], aside: list[bool]) -> tuple[tuple[Entry, ...], str | None]:
-    """The entries: turns of a sub-agent in a row are a branch from the turn before them; and where the path ends."""
-    if not any(aside) or all(aside):
-        return tuple(Entry(message=message) for message in messages), None
-    entries: list[Entry] = []
-    main: str | None = None
-    for at, message in enumerate(messages):
-        before = f"t{at - 1}" if aside[at] and at and aside[at - 1] else main
-        entries.append(Entry(message=message, id=f"t{at}", parent_id=before))
-        main = main if aside[at] else f"t{at}"
-    return tuple(entries), main
+@reading(API)
+def stream(lines: ReadAgain) -> SessionStream | None:
+    """The session of one file, one entry at a time; None if it has no turns."""
+    if not any(map(TURN.match, lines())):
+        return None
+    return TemplateStream(_Reader(), lambda: _pieces(lines()), API, "")
 
 
 def _stripped(text: str, start: int, stop: int) -> tuple[int, int]:
     """The part of a text between two places, without the white space around it."""
     inner = text[start:stop]
-    return start + len(inner) - len(inner.lstrip()), start + len(inner.rstrip()) if inner.strip() else start
+    return (start + len(inner) - len(inner.lstrip()), start + len(inner.rstrip())) if inner.strip() else (start, start)
 
 
 def _message(turn: re.Match[str], text: str) -> Any:
@@ -110,4 +157,6 @@ def detect(value: Any) -> str | None:
     return "SpecStory's mark and a session" if BEGUN.match(value) else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, text=True, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, text=True, writable=False, rank=20, stream=stream
+)

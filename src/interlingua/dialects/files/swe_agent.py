@@ -7,6 +7,7 @@ stand in the history like everything else that the model read. `info.model_stats
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
@@ -14,14 +15,14 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, SystemMessage, ToolCall, Usage, blocks_of
 from ...values.request import Conversation
 from ..residual import optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import records as _records
+from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_result,
     an_object_of,
     call_of,
     content_of,
-    conversation_of,
     inner,
     items,
     moment,
@@ -36,8 +37,15 @@ API = "swe-agent"
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
-def _history(document: dict[str, Any]) -> Any:
-    return document.get("history") if isinstance(document.get("history"), list) else document.get("messages")
+_KEYS = ("history", "messages")
+
+
+def _key(document: Record) -> str:
+    """Where the history is."""
+    for key in _KEYS:
+        if isinstance(document.get(key), list):
+            return key
+    raise BadWire(API, "a trajectory has a `history` or `messages`", "$.history")
 
 
 def _answer(item: dict[str, Any], when: int | None) -> AssistantMessage:
@@ -93,18 +101,31 @@ def _total(document: dict[str, Any]) -> Usage | None:
 def decode(data: Any) -> Conversation:
     """A trajectory."""
     document = an_object_of(data, API)
-    if not isinstance(_history(document), list):
-        raise BadWire(API, "a trajectory has a `history` or `messages`", "$.history")
-    waiting: list[ToolCall] = []
-    messages = [message for item in items(_history(document)) for message in _message(item, waiting)]
-    system = None
-    if messages and isinstance(messages[0], SystemMessage) and isinstance(messages[0].content, str):
-        system = messages.pop(0).content
-    model = inner(document, "replay_config", "agent", "model", "name") or inner(
-        document, "info", "config", "model", "model_name"
-    )
-    found = conversation_of(messages, usage=_total(document), model=model, system=system)  # type: ignore[arg-type]
-    return keep(found, document, API)
+    return keep(read(_Reader(document), items(document[_key(document)])), document, API)
+
+
+@reading(API)
+def listed(header: Record, history: ReadAgain) -> SessionStream:
+    """A trajectory, one entry at a time."""
+    return TemplateStream(_Reader(header), history, API, _key(header), header)
+
+
+class _Reader(RowReader):
+    """Reads the history of a trajectory; text of the system before all else is that of the conversation."""
+
+    def __init__(self, document: Record) -> None:
+        model = inner(document, "replay_config", "agent", "model", "name")
+        model = optional(model or inner(document, "info", "config", "model", "model_name"))
+        self.fields = {"usage": _total(document), "model": model}
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        waiting: list[ToolCall] = []
+        found = (message for item in records for message in _message(item, waiting))
+        for at, message in enumerate(found):
+            if not at and isinstance(message, SystemMessage) and isinstance(message.content, str):
+                self.fields["system"] = message.content
+            else:
+                yield message
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -128,4 +149,11 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, calls_beside=True)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    writable=False,
+    calls_beside=True,
+    listed=ListedSession(_KEYS, listed, beside=("trajectory",)),
+)

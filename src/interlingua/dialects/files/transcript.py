@@ -3,7 +3,8 @@
 A first line of role `session` holds what the conversation is about (system text, tools, model, options); a line of role
 `head` says where it stands. A line without `id`, or without the key `parentId`, follows the line before; `null` makes a
 root. A line without `id` may be named by its number (`line-3`), as sessions do. Other roles are messages of their own
-kind.
+kind. What a format keeps of its file (`files.templates`) is a list of records: each is a line `{"role": "session",
+"record": …}` behind the first, which has their number.
 """
 
 import itertools
@@ -22,15 +23,17 @@ from ...values.errors import BadWire, FormatError
 from ...values.jsontext import DEPTH_LIMIT
 from ...values.losses import Encoded, Lines, SupportTable
 from ...values.messages import AssistantMessage, Extra, Message, SystemMessage, ToolResultMessage, UserMessage
-from ...values.request import FOLLOWS, Conversation, Entry, Placer, arrange, is_aside
+from ...values.request import FOLLOWS, Conversation, Entry, Placer, Problem, arrange, is_aside
 from ..residual import with_residual
 from ..wire import FileFormat, SessionStream
+from . import templates
 from .line_readers import BaseLineReader
 from .records import lines_of
 
 API = "transcript"
 VERSION = 1
 SPELLED = "~version"  # what the session line had, where it is not what we would write
+INLINE = "~inline"  # of a conversation: the records of its file are in the session line, as it was once written
 OMITTED = "~omitted"  # of an entry: what its line leaves to its position (`id`, `parentId`)
 ROOT = "~root"  # of an entry: its line says that it has no parent where that goes without saying, or is not so
 
@@ -40,7 +43,7 @@ FIELD_SUPPORT: SupportTable = {}  # everything is kept: the lines are our own JS
 def decode(data: Any) -> Conversation:
     """A conversation from the lines of a transcript."""
     lines = lines_of(data, API)
-    base, first = _decode_session(lines[0]) if lines and lines[0].get("role") == "session" else (Conversation(), 0)
+    base, first = _decode_first(lines)
     stands = len(lines) > first and _is_head(lines[-1])
     last = len(lines) - 1 if stands else len(lines)
     entries = tuple(decode_entry(line, number + 1) for number, line in enumerate(lines[:last]) if number >= first)
@@ -48,16 +51,81 @@ def decode(data: Any) -> Conversation:
     return replace(base, entries=_placed(entries, lines[first:last], first + 1, head), head=head)
 
 
-def _decode_session(line: dict[str, Any]) -> tuple[Conversation, int]:
+def _decode_first(lines: Sequence[dict[str, Any]]) -> tuple[Conversation, int]:
+    """What the first lines say of the conversation, and how many they are."""
+    if not lines or lines[0].get("role") != "session":
+        return Conversation(), 0
+    base = _decode_session(lines[0])
+    last = 1 + _record_count(base)
+    if not _are_records(lines[1:last], last - 1):
+        return _without_records(base), 1
+    return _with_records(base, lines[1:last]), last
+
+
+def _without_records(base: Conversation) -> Conversation:
+    """The conversation of a transcript that lacks lines."""
+    owners = [owner for owner, kept in base.extra.items() if templates.line_counts({owner: kept})]
+    message = f"records of the file are missing: it cannot be written as {' or '.join(owners)} again"
+    return replace(base, problems=(Problem(message=message, line=1), *base.problems))
+
+
+def _record_count(base: Conversation) -> int:
+    """The number of records behind the session line."""
+    return 0 if INLINE in base.extra.get(API, {}) else sum(templates.line_counts(base.extra))
+
+
+def _are_records(lines: Iterable[Any], count: int) -> bool:
+    """Whether all these lines are records, and none is missing."""
+    return count == sum(1 if isinstance(line, dict) and _is_record(line) else -1 for line in lines)
+
+
+def _is_record(line: dict[str, Any]) -> bool:
+    return line.keys() == {"role", "record"} and line["role"] == "session"
+
+
+def _with_records(base: Conversation, lines: Iterable[dict[str, Any]]) -> Conversation:
+    return replace(base, extra=_joined(base.extra, lines))
+
+
+def _joined(extra: Extra, lines: Iterable[dict[str, Any]]) -> Extra:
+    records = (line["record"] for line in lines)
+
+    def take(count: int, is_keyed: bool) -> Any:
+        some = list(itertools.islice(records, count))
+        return _fields(some) if is_keyed else some
+
+    return templates.joined(extra, take)
+
+
+def _fields(records: Iterable[Any]) -> dict[str, Any]:
+    """The object whose fields are records."""
+    made: dict[str, Any] = {}
+    for record in records:
+        if not isinstance(record, list) or len(record) != 2 or not isinstance(record[0], str):
+            raise BadWire(API, "expected a key with its value in a record of an object")
+        made[record[0]] = record[1]
+    return made
+
+
+def with_records(line: dict[str, Any], behind: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """A session line with the records in the lines behind it; as it is, if one of them is missing."""
+    extra = line.get("extra")
+    count = sum(templates.line_counts(extra)) if isinstance(extra, dict) else 0
+    lines = list(itertools.islice(behind, count))
+    return {**line, "extra": _joined(extra, lines)} if isinstance(extra, dict) and _are_records(lines, count) else line
+
+
+def _decode_session(line: dict[str, Any]) -> Conversation:
     about = {key: value for key, value in line.items() if key not in ("role", "version")}
     try:
         base: Conversation = build(about, Conversation)
     except FormatError as error:
         raise BadWire(API, f"line 1: {error.message}", error.path) from None
     version = line.get("version")
-    if about and version == VERSION:
-        return base, 1
-    return with_residual(base, API, **{SPELLED: version}), 1
+    if not about or version != VERSION:
+        base = with_residual(base, API, **{SPELLED: version})
+    is_inline = bool(templates.apart(base.extra, templates.line_mark)[1])
+    return with_residual(base, API, **{INLINE: True}) if is_inline else base
 
 
 def _is_head(line: dict[str, Any]) -> bool:
@@ -188,9 +256,10 @@ def encode_lines(
     `places`: see `Placer`.
     """
     residual = about.extra.get(API, {})
-    fields = {key: value for key, value in residual.items() if key != SPELLED}
+    fields = {key: value for key, value in residual.items() if key not in (SPELLED, INLINE)}
     extra = {owner: fields if owner == API else kept for owner, kept in about.extra.items()}
     extra = {owner: kept for owner, kept in extra.items() if kept or owner != API}
+    extra, lists = (extra, []) if INLINE in residual else templates.apart(extra, templates.line_mark)
     first_number = 1
     # Problems are those of the file that was read; this one has none.
     first = plain(replace(about, entries=(), head=None, problems=(), extra=extra))
@@ -198,6 +267,9 @@ def encode_lines(
         version = residual.get(SPELLED, VERSION)
         yield {"role": "session", **({} if version is None else {"version": version}), **first}
         first_number = 2
+    for record in itertools.chain.from_iterable(lists):
+        yield {"role": "session", "record": list(record) if isinstance(record, tuple) else record}
+        first_number += 1
     placer = Placer(places=places)
     for number, entry in enumerate(entries, first_number):
         stand = placer.stand
@@ -275,7 +347,11 @@ def read(raws: Iterable[bytes]) -> Conversation | None:
         if not isinstance(opening, dict):
             return None
         if opening.get("role") == "session":
-            base, first = _decode_session(opening)
+            base = _decode_session(opening)
+            records = [jsontext.read(raw) for raw in itertools.islice(raws, _record_count(base))]
+            if not _are_records(records, _record_count(base)):
+                return None
+            base, first = _with_records(base, records), 1 + len(records)
         else:
             odd[0] = opening
             entries.append(decode_entry(opening))
@@ -326,11 +402,11 @@ def _place_of(entry: Entry) -> dict[str, Any]:
 class _Stream:
     """The entries of a transcript one at a time, if no line gets an id by its position."""
 
-    def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]]) -> None:
+    def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]], about: Conversation, first: int) -> None:
+        """`first` lines are not entries, but `about`."""
         self._lines = lines
+        self.about, self._first = about, first
         self.head: str | None = None
-        first = next(iter(lines()), {})
-        self.about, self._first = _decode_session(first) if first.get("role") == "session" else (Conversation(), 0)
         is_placed = is_unnamed = is_first = True
         for at, (entry, line) in enumerate(self._read()):
             is_placed = is_placed and entry.id is not None and (at == 0 or entry.parent_id is not None)
@@ -367,6 +443,31 @@ class _Stream:
             before = one
 
 
+class _RecordStream(_Stream):
+    """The same of a transcript with records."""
+
+    def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]], base: Conversation, first: int) -> None:
+        self._base = base
+        super().__init__(lines, base, first)
+        self.about = replace(base, extra=templates.beginning(self.extra()))
+
+    def extra(self) -> Extra:
+        """That of `about`, with all records."""
+        begin = 1
+
+        def take(count: int, is_keyed: bool) -> templates.LongList:
+            nonlocal begin
+            place = slice(begin, begin + count)
+            begin += count
+            return templates.LongList(count, lambda: self._records(place, is_keyed), is_keyed=is_keyed)
+
+        return templates.joined(self._base.extra, take)
+
+    def _records(self, place: slice, is_keyed: bool) -> Iterator[Any]:
+        records = (line["record"] for line in itertools.islice(self._lines(), place.start, place.stop))
+        return (field for record in records for field in _fields([record]).items()) if is_keyed else records
+
+
 def _follows(entry: Entry, line: dict[str, Any]) -> bool:
     """Whether a line with an id has its parent by its position."""
     return entry.id is not None and "parentId" not in line and not is_aside(entry)
@@ -384,7 +485,14 @@ def _may_need_name(entry: Entry, line: dict[str, Any], is_first: bool) -> bool:
 
 def stream(lines: Callable[[], Iterable[dict[str, Any]]]) -> SessionStream | None:
     """A transcript, one entry at a time; not one with lines that get their names from their positions."""
-    found = _Stream(lines)
+    line = next(iter(lines()), {})
+    is_session = line.get("role") == "session"
+    base = _decode_session(line) if is_session else Conversation()
+    count = _record_count(base)
+    has_records = count > 0 and _are_records(itertools.islice(lines(), 1, 1 + count), count)
+    if count and not has_records:
+        base = _without_records(base)
+    found = _RecordStream(lines, base, 1 + count) if has_records else _Stream(lines, base, int(is_session))
     return found if found.is_regular else None
 
 
@@ -442,11 +550,11 @@ class _LineReader(BaseLineReader):
         is_first = not self.state.get("begun")
         self.state["begun"] = True
         if is_first and line.get("role") == "session":
-            about, _ = _decode_session(line)
+            about = _decode_session(line)
             self.title = about.title
             return [("", SystemMessage(content=about.system))] if about.system else []
         entry = decode_entry(line)
-        return [] if _is_head(line) else [(entry.id or "", entry.message)]
+        return [] if _is_head(line) or _is_record(line) else [(entry.id or "", entry.message)]
 
 
 def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader:

@@ -84,6 +84,8 @@ def _is_row(value: Any) -> bool:
         if _is_content(value.get("prompt")):
             return True
         return "prompt" not in value and (not isinstance(value["chosen"], str) or _is_dialogue(value["chosen"]))
+    if "eventName" in value and "schema" in value:
+        return False  # a call in a log of Continue
     if _is_content(value.get("prompt")) and _is_content(value.get("completion")):
         return True
     return isinstance(value.get("input"), list) and _is_chat(value["input"]) and _is_answer(value.get("output"))

@@ -47,5 +47,11 @@ def encode(conversation: Conversation) -> Encoded:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=CHATS.detect, split=CHATS.split, writable=False, rank=20
+    name=API,
+    codec=sys.modules[__name__],
+    detect=CHATS.detect,
+    split=CHATS.split,
+    array="data.chats",
+    writable=False,
+    rank=20,
 )

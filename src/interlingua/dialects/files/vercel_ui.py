@@ -7,7 +7,7 @@ in `content` and their tools in `toolInvocations`, or in parts of the type `tool
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -36,7 +36,7 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, System
 from ..comparison import losses_of
-from ..registry import WIRES
+from ..registry import CLAUDE, WIRES
 from ..residual import (
     JOINED,
     an_object,
@@ -51,8 +51,8 @@ from ..residual import (
     string,
     with_residual,
 )
-from ..targets import CLAUDE
-from ..wire import FileFormat, Rows
+from ..wire import FileFormat, ListedSession, Rows, SessionStream
+from .line_sessions import EntryStream, ReadAgain, Reader, Record, read
 from .records import LINEAR, NO_CALL, RECORD, Records
 
 API = "vercel-ui"
@@ -448,25 +448,45 @@ def _records_of() -> Records:
 def decode(data: Any) -> Conversation:
     """A list of messages, or a chat with `messages`."""
     body = body_of(data, API)
-    listed = isinstance(body, list)
-    wire = {"messages": body} if listed else an_object(body, API)
+    is_list = isinstance(body, list)
+    wire = {"messages": body} if is_list else an_object(body, API)
     if not isinstance(wire.get("messages"), list):
         raise BadWire(API, "expected a list of messages, or a chat with `messages`", "$.messages")
-    records = _records_of()
-    entries: list[Entry] = []
-    for at, message in enumerate(wire["messages"]):
-        place = f"$[{at}]" if listed else f"$.messages[{at}]"
-        role = an_object(message, API, place).get("role")
-        entries += records.read(message, role if isinstance(role, str) else "message")
-    extra_fields: dict[str, Any] = {} if listed else {CHAT: True, **residual(wire, {"messages": wire["messages"]})}
-    first = entries[0] if entries else None
-    system: System = None
-    if first is not None and isinstance(first.message, SystemMessage):
-        system = _system_in(first.message.content)
-    if first is not None and system is not None:
-        extra_fields[SYSTEM] = {**first.extra[API], OLD: isinstance(system, str)}
-        entries = entries[1:]
-    return Conversation(entries=tuple(entries), system=system, extra={API: extra_fields} if extra_fields else {})
+    return read(_Reader(None if is_list else wire), wire["messages"])
+
+
+@reading(API)
+def listed(header: Record, messages: ReadAgain) -> SessionStream:
+    """The same, one entry at a time."""
+    return EntryStream(_Reader(header or None), messages)
+
+
+class _Reader(Reader):
+    """Reads the messages of a chat, or (None) of a list."""
+
+    def __init__(self, chat: Record | None) -> None:
+        self._chat = chat
+
+    def entries(self, records: Iterable[Any]) -> Iterator[Entry]:
+        chat, system = self._chat, None
+        extra_fields = {} if chat is None else {CHAT: True, **residual(chat, {"messages": chat["messages"]})}
+        first: Entry | None = None
+        for entry in self._entries(records):
+            if first is None:
+                first = entry
+                system = _system_in(entry.message.content) if isinstance(entry.message, SystemMessage) else None
+                if system is not None:
+                    extra_fields[SYSTEM] = {**entry.extra[API], OLD: isinstance(system, str)}
+                    continue
+            yield entry
+        self.about = Conversation(system=system, extra={API: extra_fields} if extra_fields else {})
+
+    def _entries(self, messages: Iterable[Any]) -> Iterator[Entry]:
+        records = _records_of()
+        for at, message in enumerate(messages):
+            place = f"$[{at}]" if self._chat is None else f"$.messages[{at}]"
+            role = an_object(message, API, place).get("role")
+            yield from records.read(message, role if isinstance(role, str) else "message")
 
 
 def _system_in(content: Content) -> System:
@@ -552,5 +572,6 @@ FORMAT = FileFormat(
     name="vercel-ui",
     codec=sys.modules[__name__],
     detect=detect,
-    rows=Rows(number=lambda message, at: {**message, "id": f"msg-{at}"}),
+    rows=Rows(number=lambda message, at: {**message, "id": f"msg-{at}"}, whole_turns=True),
+    listed=ListedSession(("", "messages"), listed),
 )

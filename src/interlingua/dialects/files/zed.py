@@ -210,5 +210,5 @@ FORMAT = FileFormat(
     database=database,
     writable=False,
     rank=20,
-    listed=ListedSession("messages", listed),
+    listed=ListedSession(("messages",), listed),
 )

@@ -1,0 +1,125 @@
+"""Agno: a session with its `runs`, as JSON or in the table of sessions of a database (`agno.db`).
+
+A run has the messages of its requests; those `from_history` repeat earlier runs, and runs of members of a team stand
+beside it. github.com/agno-agi/agno `libs/agno/agno/session/agent.py`, `models/message.py`, `db/sqlite/schemas.py`
+"""
+
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Message, ToolResultMessage, Usage
+from ...values.request import Conversation
+from ..residual import body_of, count, fields_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .chat_programs import chat, turn
+from .program_content import inner, items
+from .reading import Documents, Pairing, columns_of, read_json, rows_of
+
+API = "agno"
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+def _is_session(value: Any) -> bool:
+    runs = inner(value, "runs")
+    known = isinstance(inner(value, "session_id"), str) and isinstance(runs, list)
+    return known and all(isinstance(run, dict) and ("run_id" in run or "messages" in run) for run in runs)
+
+
+DOCUMENTS = Documents(API, _is_session, "`runs` of a session", "sessions")
+
+
+def _usage(metrics: Any) -> Usage | None:
+    """The input of most providers includes what was read from the cache; where it is less than that, it does not."""
+    if not isinstance(metrics, dict) or not (metrics.get("input_tokens") or metrics.get("output_tokens")):
+        return None
+    given, output, read, written = (count(metrics, f"{name}_tokens") for name in _COUNTS)
+    cached = read + written
+    return Usage.of(given - cached if given >= cached else given, output, cache_read=read, cache_write=written)
+
+
+_COUNTS = ("input", "output", "cache_read", "cache_write")
+
+
+def _messages(runs: list[dict[str, Any]]) -> Iterator[Message]:
+    pairs = Pairing()
+    for run in runs:
+        if run.get("parent_run_id"):  # of a member: the run of its team has what it gave
+            continue
+        model = optional(run.get("model"))
+        for record in items(run.get("messages")):
+            if record.get("from_history") is not True:
+                for message in turn({**record, "usage": None}, pairs, model=model):
+                    yield _completed(message, record)
+
+
+def _completed(message: Message, record: dict[str, Any]) -> Message:
+    if isinstance(message, AssistantMessage):
+        return replace(message, usage=_usage(record.get("metrics")))
+    if isinstance(message, ToolResultMessage):
+        return replace(message, is_error=record.get("tool_call_error") is True)
+    return message
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One session."""
+    body = body_of(data, API)
+    session = DOCUMENTS.only(body)
+    title = inner(session, "session_data", "session_name")
+    return templates.keep(chat(_once(_messages(items(session["runs"]))), title=title), body, API)
+
+
+def _once(messages: Iterator[Message]) -> Iterator[Message]:
+    """The messages without the system prompts of later runs, which repeat the first."""
+    seen: set[str] = set()
+    for message in messages:
+        text = getattr(message, "text", "") if message.role == "system" else None
+        if text is None or text not in seen:
+            yield message
+        if text is not None:
+            seen.add(text)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The session that was read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
+    """The sessions of a database: its user names the table."""
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    known = [name for name in tables if {"session_id", "session_type", "runs"} <= columns_of(connection, name)]
+    return _stored(connection, known) if known else None
+
+
+def _stored(connection: sqlite3.Connection, tables: list[str]) -> Iterator[dict[str, Any]]:
+    for table in tables:
+        quoted = table.replace('"', '""')
+        for row in list(rows_of(connection, f'SELECT * FROM "{quoted}" ORDER BY created_at')):
+            runs, data = _value(row["runs"]), _value(row.get("session_data"))
+            if isinstance(runs, list):
+                about = {key: row.get(key) for key in ("session_id", "session_type", "agent_id", "created_at")}
+                yield {**about, "session_data": fields_of(data), "runs": runs}
+
+
+def _value(text: Any) -> Any:
+    """A value that is JSON, in older versions as a string in JSON."""
+    found = read_json(text)
+    return read_json(found) if isinstance(found, str) else found
+
+
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=DOCUMENTS.detect,
+    split=DOCUMENTS.split,
+    database=database,
+    writable=False,
+    rank=30,
+)

@@ -1,0 +1,114 @@
+"""AnythingLLM: exported chats as JSON, a list of `prompt` and `response`, or the threads of its database.
+
+An export lists the chats of all workspaces; those of one are a conversation. In the database (`anythingllm.db`) a
+thread is one, and a response is JSON with its text, its metrics and the attachments of the prompt.
+github.com/Mintplex-Labs/anything-llm `server/utils/helpers/chat/convertTo.js`, `server/prisma/schema.prisma`
+"""
+
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Block, Message, TextBlock
+from ...values.request import Conversation
+from ..residual import body_of, fields_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .program_content import conversation_of, first, image_of, inner, items, moment, user
+from .reading import columns_of, openai_usage, read_json, rows_of
+
+API = "anything-llm"
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+def _is_row(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("prompt"), str)
+        and "response" in value
+        and isinstance(value.get("workspace"), str)
+        and ("sent_at" in value or "createdAt" in value)
+    )
+
+
+def _rows(value: Any) -> list[dict[str, Any]] | None:
+    return value if isinstance(value, list) and value and all(map(_is_row, value)) else None
+
+
+def _messages(row: dict[str, Any]) -> Iterator[Message]:
+    when = moment(first(row, "sent_at", "createdAt"))
+    given = row["response"]
+    about = fields_of(read_json(given)) or {"text": given}
+    pictures = [image_of(item) for item in items(row.get("attachments"))]
+    pictures += [image_of({"url": item.get("contentString")}) for item in items(about.get("attachments"))]
+    blocks: list[Block] = [TextBlock(text=row["prompt"]), *(picture for picture in pictures if picture is not None)]
+    yield user(tuple(blocks), when)
+    answer, metrics = optional(about.get("text")), about.get("metrics")
+    if answer is not None:
+        model = optional(inner(metrics, "model"))
+        yield AssistantMessage(content=answer, model=model, usage=openai_usage(metrics), timestamp=when)
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """The chats of one workspace or thread."""
+    body = body_of(data, API)
+    rows = _rows(body)
+    if rows is None:
+        raise BadWire(API, "expected a list of `prompt` and `response`, each with its `workspace`")
+    title = first(rows[0], "thread", "workspace")
+    return templates.keep(conversation_of((m for row in rows for m in _messages(row)), title=title), body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The chats that were read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a value is a list of chats."""
+    return "a list of `prompt` and `response`, each with its `workspace`" if _rows(value) is not None else None
+
+
+def split(value: Any) -> list[Any] | None:
+    """The chats of each workspace, if there are several."""
+    groups: dict[tuple[Any, Any], list[Any]] = {}
+    for row in _rows(value) or ():
+        groups.setdefault((row["workspace"], str(row.get("thread"))), []).append(row)
+    return list(groups.values()) if len(groups) > 1 else None
+
+
+def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
+    """The threads of a database."""
+    known = {"workspaceId", "prompt", "response", "createdAt"} <= columns_of(connection, "workspace_chats")
+    return _stored(connection) if known else None
+
+
+def _stored(connection: sqlite3.Connection) -> Iterator[list[dict[str, Any]]]:
+    names = {}
+    for table in ("workspaces", "workspace_threads"):
+        known = columns_of(connection, table)
+        rows = rows_of(connection, f"SELECT id, name FROM {table}") if known else ()
+        names[table] = {row["id"]: row["name"] for row in rows}
+    threads: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows_of(connection, "SELECT * FROM workspace_chats WHERE include IS NOT 0 ORDER BY id"):
+        workspace = names["workspaces"].get(row["workspaceId"])
+        own = {**row, "workspace": workspace or str(row["workspaceId"])}
+        thread = names["workspace_threads"].get(row.get("thread_id"))
+        key = (row["workspaceId"], row.get("thread_id"), row.get("api_session_id"))
+        threads.setdefault(key, []).append({**own, **({"thread": thread} if thread else {})})
+    yield from threads.values()
+
+
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    database=database,
+    writable=False,
+    rank=20,
+)

@@ -1,0 +1,110 @@
+"""AutoGen: the saved state of an agent or a team, the messages of a run, or an agent's context.
+
+Each message has a `type` and a `source`. An agent's context has `UserMessage`, `AssistantMessage` (text, or a list of
+calls) and `FunctionExecutionResultMessage`; a run has `TextMessage`, `ToolCallRequestEvent` and others, with usage. A
+team's state has the thread of its manager, in which the first speaker asks. A thought, a handoff or a
+summary of results repeats or leads what follows. github.com/microsoft/autogen
+`python/packages/autogen-core/src/autogen_core/models/_types.py`, `autogen-agentchat`
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage, Block, Message, SystemMessage, TextBlock, ThinkingBlock
+from ...values.request import Conversation
+from ..residual import body_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .chat_programs import chat
+from .program_content import image_of, inner, items, moment, user
+from .reading import Pairing, kept_record, openai_usage
+
+API = "autogen"
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+_ASKED = ("UserMessage", "SystemMessage")
+_SPOKEN = ("TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "StructuredMessage")
+_CALLS = ("AssistantMessage", "ToolCallRequestEvent")
+_RESULTS = ("FunctionExecutionResultMessage", "ToolCallExecutionEvent")
+_KINDS = frozenset((*_ASKED, *_SPOKEN, *_CALLS, *_RESULTS, "ThoughtEvent", "ToolCallSummaryMessage"))
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("type"), str) and "content" in value
+
+
+def _thread(body: Any) -> list[dict[str, Any]] | None:
+    """The messages of a document in any of its forms."""
+    found = body if isinstance(body, list) else inner(body, "messages")
+    state = str(inner(body, "type") or "")
+    if state.endswith("State"):
+        found = inner(body, "llm_context", "messages") or inner(body, "message_thread")
+        for agent in (inner(body, "agent_states") or {}).values() if state == "TeamState" else ():
+            found = inner(agent, "message_thread") or found
+    messages = items(found)
+    known = [message for message in messages if _is_message(message) and message["type"] in _KINDS]
+    return messages if known and len(messages) == len(found) and all(map(_is_message, messages)) else None
+
+
+def _blocks(content: Any) -> tuple[Block, ...]:
+    parts = content if isinstance(content, list) else [content]
+    found = (TextBlock(text=part) if isinstance(part, str) else image_of(part) for part in parts if part)
+    return tuple(block for block in found if block is not None)
+
+
+def _messages(thread: list[dict[str, Any]]) -> Iterator[Message]:
+    pairs, thought = Pairing(), ""
+    person = next((message.get("source") for message in thread if message["type"] in _SPOKEN), None)
+    for message in thread:
+        kind, content = message["type"], message["content"]
+        when, usage = moment(message.get("created_at")), openai_usage(message.get("models_usage"))
+        if kind == "SystemMessage":
+            yield SystemMessage(content=_blocks(content))
+        elif kind == "UserMessage" or (kind in _SPOKEN and message.get("source") == person):
+            yield user(_blocks(content), when)
+        elif kind in _RESULTS:
+            for given in items(content):
+                yield pairs.result(
+                    given.get("call_id"), given.get("name"), given.get("content"), given.get("is_error"), timestamp=when
+                )
+        elif kind in _CALLS or kind in _SPOKEN:
+            thought = optional(message.get("thought")) or thought
+            blocks: list[Block] = [ThinkingBlock(thinking=thought)] if thought else []
+            thought = ""
+            if kind in _CALLS and isinstance(content, list):
+                blocks += [
+                    pairs.call(call.get("id"), call.get("name"), call.get("arguments")) for call in items(content)
+                ]
+            else:
+                blocks += _blocks(content)
+            yield AssistantMessage(content=tuple(blocks), usage=usage, timestamp=when)
+        elif kind == "ThoughtEvent":
+            thought = optional(content) or ""
+        else:
+            yield kept_record(API, kind, message)
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One thread."""
+    body = body_of(data, API)
+    thread = _thread(body)
+    if thread is None:
+        raise BadWire(API, "expected the state of an agent or a team, or messages with a `type` and a `source`")
+    return templates.keep(chat(_messages(thread)), body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The document that was read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a value is a state, or the messages of a run."""
+    return "messages with a `type` of AutoGen's" if _thread(value) is not None else None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, rank=30)

@@ -1,0 +1,118 @@
+"""big-AGI: an export of all chats (`conversations` beside `folders`), or one of them.
+
+A message has `fragments`, each with a `part`: text, reasoning (`ma`), calls and what they gave, documents and
+pictures; in older versions its `text`. `generator` names the model, with metrics whose buckets are disjoint but for
+reasoning, which is a part of the output. github.com/enricoros/big-AGI `src/common/stores/chat/chat.fragments.ts`,
+`chat.message.ts`
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import Message, SystemMessage, TextBlock, ThinkingBlock
+from ...values.request import Conversation
+from ..residual import body_of, fields_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .chat_programs import Chats, chat
+from .program_content import a_result, first, image_of, inner, items, moment, usage_of, user
+from .reading import Pairing, rounds
+
+API = "big-agi"
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+def _is_message(value: Any) -> bool:
+    known = isinstance(value, dict) and isinstance(value.get("role"), str)
+    return known and ("fragments" in value or ("text" in value and "sender" in value))
+
+
+def _is_chat(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and "systemPurposeId" in value
+        and isinstance(value.get("messages"), list)
+        and all(map(_is_message, value["messages"]))
+    )
+
+
+CHATS = Chats(API, _is_chat, lambda value: inner(value, "conversations"), "chats with a `systemPurposeId`")
+
+
+def _parts(fragments: list[dict[str, Any]], pairs: Pairing) -> Iterator[Any]:
+    for fragment in fragments:
+        part = fields_of(fragment.get("part"))
+        match part.get("pt"):
+            case "text":
+                yield TextBlock(text=optional(part.get("text")) or "")
+            case "ma":
+                signature = optional(part.get("textSignature"))
+                yield ThinkingBlock(thinking=optional(part.get("aText")) or "", thinking_signature=signature)
+            case "doc":
+                text = optional(inner(part, "data", "text")) or ""
+                yield TextBlock(text=f"{part.get('l1Title')}\n{text}" if part.get("l1Title") else text)
+            case "tool_invocation":
+                call = fields_of(part.get("invocation"))
+                given = call.get("args") if "args" in call else {"code": call.get("code")}
+                yield pairs.call(part.get("id"), first(call, "name", "type"), given)
+            case "tool_response":
+                gave = fields_of(part.get("response"))
+                content = a_result("", gave.get("result")).content
+                yield pairs.result(part.get("id"), first(gave, "name", "type"), content, bool(part.get("error")))
+            case "image_ref" | "reference":
+                picture = _picture(part)
+                if picture is not None:
+                    yield picture
+
+
+def _picture(part: dict[str, Any]) -> Any:
+    """A picture by its URL; one in the program's own store is not in the file."""
+    ref = fields_of(part.get("dataRef")) or fields_of(inner(part, "_legacyImageRefPart", "dataRef"))
+    return image_of({"url": first(ref, "url", "dblobAssetId")}) if ref else None
+
+
+def _messages(records: list[dict[str, Any]]) -> Iterator[Message]:
+    pairs = Pairing()
+    for record in records:
+        text = optional(record.get("text"))
+        older = [{"part": {"pt": "text", "text": text}}] if text is not None else []
+        parts = list(_parts(items(record.get("fragments")) or older, pairs))
+        when, role = moment(record.get("created")), record["role"]
+        if role == "system":
+            yield SystemMessage(content=tuple(parts))
+        elif role == "assistant":
+            generator = fields_of(record.get("generator"))
+            model = optional(generator.get("name"))
+            names = {"input": "TIn", "output": "TOut", "read": "TCacheRead", "write": "TCacheWrite"}
+            usage = usage_of(generator.get("metrics"), **names)
+            model = model or optional(record.get("originLLM"))
+            yield from rounds(parts, {"usage": usage} if usage else {}, model=model, timestamp=when)
+        else:
+            yield user(tuple(parts), when)
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One chat, in an export or by itself."""
+    body = body_of(data, API)
+    one = CHATS.only(body)
+    title = optional(one.get("userTitle")) or optional(one.get("autoTitle"))
+    return templates.keep(chat(_messages(one["messages"]), title=title), body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The chat as it stood in the export."""
+    return templates.give_back(conversation, API, decode)
+
+
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=CHATS.detect,
+    split=CHATS.split,
+    array="conversations",
+    writable=False,
+    rank=20,
+)
