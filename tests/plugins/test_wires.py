@@ -1,5 +1,6 @@
 """A plugin's wire works wherever a built-in one does: laws, detection, calls, the test server, conversion, lists."""
 
+import asyncio
 import inspect
 import itertools
 import json
@@ -14,11 +15,19 @@ import interlingua as il
 from interlingua.cli import group
 from interlingua.dialects import DIALECTS, WIRES
 from interlingua.dialects.ollama import codec
-from interlingua.dialects.paths import route
+from interlingua.dialects.registry import route
 from interlingua.plugins import load_plugins
 from interlingua.testing import ErrorEvent, Server
 from interlingua.tools.schemas import extract_tool_schemas
-from laws import test_adapt, test_encoders, test_errors, test_losses, test_round_trip, test_streams
+from laws import (
+    test_adapt,
+    test_encoders,
+    test_errors,
+    test_losses,
+    test_odd_answers,
+    test_round_trip,
+    test_streams,
+)
 from plugins.making import plugin
 
 # One made of a built-in wire, and one that is all the plugin's own: its codec is a copy of Ollama's under another name.
@@ -100,7 +109,8 @@ def described(name: str, server: Server) -> il.ModelDescriptor:
 
 def cases() -> Iterator[Any]:
     """Every law over all wires, with the other parameters that it has."""
-    for module in (test_round_trip, test_streams, test_losses, test_errors, test_adapt, test_encoders):
+    modules = (test_round_trip, test_streams, test_losses, test_errors, test_adapt, test_encoders, test_odd_answers)
+    for module in modules:
         for law in vars(module).values():
             marks = [mark for mark in getattr(law, "pytestmark", ()) if mark.name == "parametrize"]
             if "name" not in [mark.args[0] for mark in marks] or law.__module__ != module.__name__:
@@ -172,6 +182,8 @@ async def test_a_plugins_decoder_may_have_only_the_methods_of_the_contract(monke
         server.say("Hello there.")
         message = await il.stream(described(OWN, server), "Hi").result()
     assert ("Hello there.", "stop") == (message.text, message.stop_reason)
+    law = test_odd_answers.test_half_a_pair_in_an_answer_is_among_the_losses_of_the_call
+    await asyncio.to_thread(law, OWN, True, "~half~")
 
 
 @both

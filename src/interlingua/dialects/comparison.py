@@ -24,16 +24,22 @@ from ..values.losses import (
     off_path,
     own_fields,
     places,
+    record,
     static_losses,
 )
 from ..values.messages import ToolCall, UserMessage, blocks_of
-from ..values.request import Conversation, Entry, ModelDescriptor
+from ..values.request import Conversation, Entry, ModelDescriptor, Placer, is_aside
 from .residual import same
 
 OTHER = Support("weakened", "the format writes it in another way")
 NO_PLACE = "the format has no place for such a message"
+OTHER_PARENT = "the file has it behind another message"
 OTHERWISE = "messages are read together, or apart, that were not so"
 BRANCH = "a list holds one path through the tree: this is not on the way to the head"
+
+
+_ALL_KEPT: SupportTable = {}
+_NO_TEXT: SupportTable = record("ToolCall.arguments_text")
 
 
 def losses_of(
@@ -70,7 +76,9 @@ class _Comparison:
             ("$.context.extra", source.extra.get("context", {}), again.extra.get("context", {})),
         ):
             yield from self._extra(before, after, place)
-        yield from (loss for loss in static_losses(source, {}, self._api) if loss.what == "text")
+        keeps_text = self._support.get("ToolCall.arguments_text", OTHER).kind == "kept"
+        found = static_losses(source, _ALL_KEPT if keeps_text else _NO_TEXT, self._api)
+        yield from (loss for loss in found if loss.what == "text")
 
     def _messages(self, before: Sequence[Any], encoded: Sequence[int], after: Sequence[Any]) -> Iterator[Loss]:
         known = frozenset(encoded)
@@ -161,8 +169,28 @@ def entry_losses(
     """The differences of a tree after a round trip, entry by entry, for formats that keep every entry."""
     comparison = _Comparison(support, api)
     found = {id(entry): place for entry, place in zip(source.entries, places(source), strict=True)}
-    for entry, other in zip(entries, again.entries, strict=True):
+    numbers = {id(entry): at for at, entry in enumerate(source.entries)}
+    parents = zip(_parents(source), _parents(again), strict=True)
+    for entry, other, (parent, written) in zip(entries, again.entries, parents, strict=True):
         yield from comparison.value(entry.message, other.message, found[id(entry)], "Context.messages")
+        if parent != written:
+            yield Loss(f"$.entries[{numbers[id(entry)]}].parentId", "parentId", OTHER_PARENT, "weakened")
     for name in ("head", "system", "tools", "model", "options", "title", "usage"):
         given, returned = getattr(source, name), getattr(again, name)
         yield from comparison.value(given, returned, f"$.{name}", f"Conversation.{name}")
+
+
+def _parents(conversation: Conversation) -> list[int | None]:
+    """The place of each entry's parent, among the entries that are not beside the tree."""
+    placer = Placer()
+    places: list[int | None] = []  # of each entry, or if it is beside the tree, of what it follows
+    parents: list[int | None] = []
+    for entry in conversation.entries:
+        at = placer.add_entry(entry)
+        parent = None if at is None or at < 0 else places[at]
+        if is_aside(entry):
+            places.append(parent)
+        else:
+            places.append(len(parents))
+            parents.append(parent)
+    return parents

@@ -53,6 +53,7 @@ OVERFLOW: list[str] = [
     r"too many (input )?tokens",
     r"^(400|413) .*\(no body\)",
 ]
+_LONGEST = 8_000  # characters of a message that are read
 # Messages about rate limits mention tokens too ("too many tokens, please wait"): they are never an overflow.
 _THROTTLING = re.compile(r"rate.?limit|throttl|too many requests|quota|please wait|per minute|per day", re.IGNORECASE)
 
@@ -150,8 +151,15 @@ def azure_code(error: Mapping[str, Any]) -> str | None:
     return code if isinstance(code, str) else None
 
 
+def _read(message: str) -> str:
+    """The part of an error message that is classified: its beginning and its end. Providers quote what they refuse, so
+    that a client could choose a text which takes minutes to search."""
+    return message if len(message) <= _LONGEST else f"{message[: _LONGEST * 3 // 4]} {message[-_LONGEST // 4 :]}"
+
+
 def is_overflow(message: str) -> bool:
     """Whether an error message means that the conversation exceeds the context window."""
+    message = _read(message)
     if _THROTTLING.search(message):
         return False
     return any(re.search(pattern, message, re.IGNORECASE) for pattern in OVERFLOW)
@@ -159,7 +167,7 @@ def is_overflow(message: str) -> bool:
 
 def is_filtered(message: str) -> bool:
     """Whether an error message means that a filter or the model declined the request or the answer."""
-    return _DECLINED.search(message) is not None
+    return _DECLINED.search(_read(message)) is not None
 
 
 def provider_error(
@@ -169,21 +177,17 @@ def provider_error(
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
     body: Any = None,
-    provider: str | None = None,
 ) -> ProviderError:
     """The typed error for a provider's error response."""
     kind = _kind(status, (code or "").lower(), message, body)
     wait = retry_after(headers or {})
     if wait is None and kind is RateLimited:  # on other responses these headers do not ask for a delay
         wait = limit_reset(headers or {})
-    return kind(
-        message or f"HTTP {status}",
-        status=status,
-        code=code,
-        retry_after=wait,
-        body=body,
-        provider=provider,
-    )
+    if not message:
+        message = f"HTTP {status}"
+        if 200 < status < 400:  # redirects are not followed: they would take the key along
+            message += " instead of an answer; check the base URL"
+    return kind(message, status=status, code=code, retry_after=wait, body=body)
 
 
 def failure_of(message: AssistantMessage) -> InterlinguaError:
@@ -241,7 +245,7 @@ _SDK_ERRORS: dict[str, type[ProviderError]] = {
 
 def _passed_on(message: str, body: Any) -> type[ProviderError] | None:
     """The kind of the upstream error that a server error passes on, or None."""
-    inner = _inner_status(body)
+    inner, message = _inner_status(body), _read(message)
     if inner is None and (found := _STATUS_IN_TEXT.search(message)):
         inner = int(next(filter(None, found.groups())))
     if inner is not None:
@@ -413,4 +417,4 @@ def status_of(error: ProviderError) -> int:
     ):
         if isinstance(error, kind):
             return status
-    return 500
+    return 502 if error.status > 200 else 500

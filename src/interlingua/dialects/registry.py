@@ -2,12 +2,16 @@
 
 import functools
 import importlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar, cast, get_args
 
-from ..values.errors import FormatError, InterlinguaError
-from ..values.spelling import unknown
-from .wire import Dialect, Evidence, FileFormat, Shape, Wire
+from msgspec.structs import replace
+
+from ..values.errors import FormatError, InterlinguaError, unknown
+from ..values.request import ModelDescriptor
+from .limits import TargetLimits, compat_limits
+from .wire import AWS, SSE, Dialect, Evidence, FileFormat, Shape, Wire
 
 # name -> "module:attribute" inside this package.
 _WIRES: dict[str, str] = {
@@ -102,6 +106,20 @@ _FORMATS: dict[str, str] = {
     "iflow": "files.iflow:FORMAT",
     "agents-sdk": "files.agents_sdk:FORMAT",
     "amazon-q": "files.amazon_q:FORMAT",
+    "vibe": "files.vibe:FORMAT",
+    "adk": "files.adk:FORMAT",
+    "semantic-kernel": "files.semantic_kernel:FORMAT",
+    "llama-index": "files.llama_index:FORMAT",
+    "autogen": "files.autogen:FORMAT",
+    "smolagents": "files.smolagents:FORMAT",
+    "dspy": "files.dspy:FORMAT",
+    "haystack": "files.haystack:FORMAT",
+    "ollama-app": "files.ollama_app:FORMAT",
+    "anything-llm": "files.anything_llm:FORMAT",
+    "big-agi": "files.big_agi:FORMAT",
+    "cherry-studio": "files.cherry_studio:FORMAT",
+    "agno": "files.agno:FORMAT",
+    "jan": "files.jan:FORMAT",
 }
 _BUILT_IN = _WIRES | _FORMATS
 # Aliases: names of providers.
@@ -258,3 +276,128 @@ def as_value(name: str, codec: Any) -> Wire | FileFormat:
         split=getattr(codec, "split", None),
         lines=bool(getattr(codec, "LINES", False)),
     )
+
+
+# --- families and limits of models ------------------------------------------------------------------------------------
+# Models of one family can verify each other's signatures: another Claude verifies what one signed, on any provider.
+
+CLAUDE = "claude"
+MISTRAL = r"mi[sx]tral|codestral|pixtral|devstral|magistral|ministral"
+
+# The first pattern that matches a model id gives its family.
+FAMILIES: tuple[tuple[str, str], ...] = (
+    (r"claude", CLAUDE),
+    (r"gemini", "gemini"),
+    (r"gpt|codex|(?:^|[/.])o[134](?:-|$)", "openai"),
+    (r"deepseek", "deepseek"),
+    (r"qwen|qwq", "qwen"),
+    (MISTRAL, "mistral"),
+    (r"grok", "grok"),
+    (r"kimi|moonshot", "kimi"),
+    (r"glm", "glm"),
+    (r"minimax", "minimax"),
+    (r"nova", "nova"),
+    (r"llama", "llama"),
+)
+
+
+def family(model: str | None, api: str | None) -> str | None:
+    """The family of a model, if it can be determined: by its id, else by the vendor of the wire."""
+    return (_family_of(model) if model else None) or vendor(api) or model or None
+
+
+@functools.cache
+def _family_of(model: str) -> str | None:
+    return next((name for pattern, name in FAMILIES if re.search(pattern, model, re.IGNORECASE)), None)
+
+
+def vendor(api: str | None) -> str | None:
+    """The family of the models of a wire, if there is only one."""
+    wire = WIRES.get(api or "")
+    return wire.vendor if wire is not None else None
+
+
+def owner(api: str | None) -> str | None:
+    """The key of a wire in `extra`: the wire that it is a variant of, or its own name."""
+    wire = WIRES.get(api or "")
+    return wire.base if wire is not None else api
+
+
+def limits_of(target: ModelDescriptor) -> TargetLimits:
+    """The limits of a target: its wire's, refined by the model and by its `compat`."""
+    wire = WIRES.get(target.api)
+    if wire is not None:
+        return wire.limits_for(target)
+    return replace(TargetLimits(api=target.api), **compat_limits(target.compat or {}))
+
+
+# --- request paths and frames -----------------------------------------------------------------------------------------
+# By the facts in `Wire.http`.
+
+
+class Route(NamedTuple):
+    """The route of a path. `model` and `stream` are None if the body decides; `api` is empty if no wire matches."""
+
+    api: str
+    listing: bool = False
+    known: bool = True
+    model: str | None = None
+    stream: bool | None = None
+
+
+def route(raw_path: str, headers: Mapping[str, str] | None = None) -> Route:
+    """The route of a path: by an api name as its first segment, else by its end.
+
+    Several wires may match. The longest match wins, then the lowest rank; for a list of models, first a wire whose own
+    headers, or the one with its key, are present.
+    """
+    first, _, rest = raw_path.lstrip("/").partition("/")
+    if first in WIRES:
+        found = _call(WIRES[first], f"/{rest}")
+        if found is not None:
+            return found[1]
+        return Route(first, listing=True) if _lists(WIRES[first], f"/{rest}") else Route(first, known=False)
+    calls = [(found[0], wire.http.route_rank, found[1]) for wire in WIRES.values() if (found := _call(wire, raw_path))]
+    if calls:
+        return min(calls, key=lambda call: call[:2])[2]
+    lists = [(_listing_rank(wire, raw_path, headers or {}), wire) for wire in WIRES.values() if _lists(wire, raw_path)]
+    return Route(min(lists, key=lambda pair: pair[0])[1].api, listing=True) if lists else Route("", known=False)
+
+
+def _call(wire: Wire, path: str) -> tuple[int, Route] | None:
+    """The index in the path where the wire's route begins, and the route."""
+    http = wire.http
+    asked = re.search(f"{http.route}/?$", path)
+    if asked is None:
+        return None
+    if http.streaming is None:
+        return asked.start(), Route(wire.api)
+    name, verb = asked.groups()
+    return asked.start(), Route(wire.api, model=http.model_in(name) if name else None, stream=verb == http.streaming)
+
+
+def _lists(wire: Wire, path: str) -> bool:
+    return re.search(f"{wire.http.models_route}/?$", path) is not None
+
+
+def _listing_rank(wire: Wire, path: str, headers: Mapping[str, str]) -> tuple[int, int, int]:
+    http = wire.http
+    own = [name in headers for name in http.headers]  # Anthropic's and OpenAI's lists have the same path
+    if not own and http.auth in headers:  # so has Google's, which is below /v1 as well as /v1beta
+        own = [True]
+    matched = re.search(f"(?:{re.escape(http.base)})?{http.models_route}/?$", path)
+    return (1 if not own else 0 if all(own) else 2), matched.start() if matched else 0, http.route_rank
+
+
+def cut_frames(data: bytes, content_type: str) -> Iterator[bytes]:
+    """Splits the bytes of a stream encoder into frames."""
+    if content_type == AWS:
+        at = 0
+        while at < len(data):
+            length = int.from_bytes(data[at : at + 4])
+            yield data[at : at + length]
+            at += length
+    else:
+        border = b"\n\n" if content_type == SSE else b"\n"
+        for frame in data.split(border)[:-1]:
+            yield frame + border

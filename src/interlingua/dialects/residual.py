@@ -156,12 +156,12 @@ def reading(api: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return guard
 
 
-def each(items: Any, name: str, api: str, decode: Callable[[Any], R]) -> list[R]:
-    """`decode` for each item of a list; errors name the path of the item."""
+def each(items: Any, name: str, api: str, decode: Callable[[Any], R], first: int = 0) -> list[R]:
+    """`decode` for each item of a list; errors name the path of the item, `first` is the number of the first one."""
     if not isinstance(items, list):
         raise BadWire(api, f"expected a list, got {type(items).__name__}", f"$.{name}")
     out = []
-    for at, item in enumerate(items):
+    for at, item in enumerate(items, first):
         try:
             out.append(decode(item))
         except DialectError as error:
@@ -183,7 +183,9 @@ def an_object(value: Any, api: str, path: str = "$") -> dict[str, Any]:
     return value
 
 
-_TEXTS = (bytes, bytearray, str)  # a union would be built anew for each body
+# Unions would be built anew for each value.
+_TEXTS = (bytes, bytearray, str)
+_NUMBERS = (int, float)
 
 
 def body_of(data: Any, api: str) -> Any:
@@ -241,7 +243,7 @@ def whole(value: Any) -> int | None:
 
 def number(value: Any) -> int | float | None:
     """The value if it is a number."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return value if isinstance(value, _NUMBERS) and not isinstance(value, bool) else None
 
 
 def fields_of(value: Any) -> dict[str, Any]:

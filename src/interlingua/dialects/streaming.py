@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ..values import jsontext
 from ..values.errors import BadWire, FormatError, InterlinguaError, ProviderError, TransportError
@@ -29,10 +30,11 @@ from ..values.events import (
     ToolCallStart,
     message_in,
 )
-from ..values.folding import CUT_OFF, Recorder
+from ..values.folding import CUT_OFF, Recorder, parse_arguments
 from ..values.losses import Encoded, Loss
 from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
 from ..values.request import Request
+from .codec import ANSWER
 from .framing import Frame
 from .provider_errors import as_provider_error, failure_of
 from .residual import named
@@ -55,11 +57,12 @@ class Decoder(abc.ABC):
         quirks: Mapping[str, Any] | None = None,
     ) -> None:
         api = quirks["api"] if quirks else self.API
-        self._given = AssistantMessage(content=(), api=api, provider=provider, model=model, timestamp=timestamp)
+        self._given = replace(ANSWER, extra={}, api=api, provider=provider, model=model, timestamp=timestamp)
         self._record = Recorder(self._given)
         self._mint = _numbered(mint)
         self._quirks = quirks
         self._frames = 0
+        self.repaired: list[str] = []  # the paths of texts in frames that are no Unicode
         self.failure: InterlinguaError | None = (
             None  # the typed error of a stream that failed, unless the caller aborted it
         )
@@ -86,11 +89,15 @@ class Decoder(abc.ABC):
             data = frame.data
             try:
                 try:  # as `jsontext.read`, without a call: a short frame cannot be nested too deeply
-                    value = _decode(data) if len(data) <= jsontext.DEPTH_LIMIT else jsontext.read(data)
+                    value = _decode(data)
+                    if len(data) > jsontext.DEPTH_LIMIT:
+                        jsontext.refuse_deep(value, data)
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     if self._is_marker(data.strip()):
                         continue
-                    value = jsontext.read(data)
+                    with jsontext.Repairs() as repaired:
+                        value = jsontext.read(data)
+                    self._note_repairs(repaired)
                 self._read(value, frame)
             except FormatError as error:
                 self._unreadable(frame, error)
@@ -98,6 +105,17 @@ class Decoder(abc.ABC):
                 self._end_invalid(f"frame {self._frames} is malformed: {error!r}")
         events, record.out = record.out, []
         return events
+
+    def _note_repairs(self, paths: Sequence[str]) -> None:
+        self.repaired += paths
+        jsontext.repairs().extend(paths)
+
+    def _object_arguments(self, text: str, place: str) -> tuple[dict[str, Any], str | None]:
+        """Arguments and parse error of a text that whole answers have as an object: the text itself is not kept."""
+        arguments, spelled, broken = parse_arguments(text)
+        if spelled is not None and broken is None:
+            self._note_repairs(jsontext.repaired_in(text.encode(), place))
+        return arguments, broken
 
     def close(self, error: str | None = None, *, aborted: bool = False) -> list[StreamEvent]:
         """The terminal event, unless `feed` gave it: the end of a complete answer, else an error."""

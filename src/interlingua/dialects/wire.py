@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from ..values import jsontext
 from ..values.errors import BadRequest, InterlinguaError, ProviderError
 from ..values.events import StreamEvent
 from ..values.losses import Encoded, Loss, Reporter, SupportTable
-from ..values.messages import AgentMessage, AssistantMessage, Block, Usage
+from ..values.messages import AgentMessage, AssistantMessage, Block, Extra, Usage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .framing import Frame, write_sse
 from .limits import Refinement, TargetLimits, compat_limits
@@ -475,15 +475,29 @@ class SessionStream(Protocol):
         ...
 
 
-class ListedSession(NamedTuple):
-    """A file that is one JSON object with the list of its messages at `key`, or ("") that list itself.
+@runtime_checkable
+class PartialStream(SessionStream, Protocol):
+    """The same of a file that is kept as a template (`files.templates`), of which `about` has the beginning."""
 
-    `stream` returns the same as `FileFormat.stream`, given the object without the items, and a function that reads the
-    items again.
+    def extra(self) -> Extra:
+        """That of the conversation: with all of the file, whose records are a `LongList`."""
+        ...
+
+
+class ListedSession(NamedTuple):
+    """A file that is one JSON document with the list of its messages at the first of `keys`, or ("") that list itself.
+
+    `stream` returns the same as `FileFormat.stream`, given the document without the items, and a function that reads
+    the items again (`files.line_sessions.Listed`). `nodes` are keys of objects that have the messages as fields: their
+    items are keys with values. `beside` are lists that repeat the messages: of these, the document has the first items.
+
+    A key in an inner object is `outer.inner`; one in a list of one object begins with a dot.
     """
 
-    key: str
-    stream: Callable[[dict[str, Any], Callable[[], Iterable[dict[str, Any]]]], SessionStream | None]
+    keys: tuple[str, ...]
+    stream: Callable[[Any, Callable[[], Iterable[Any]]], SessionStream | None]
+    beside: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
 
 
 class Relations(NamedTuple):
@@ -505,6 +519,7 @@ class Rows(Struct, frozen=True, kw_only=True):
       (`files.new_sessions`); what is around the list is that of the last piece.
     - `number` returns an item that names its place in the list, at another one.
     - `last_apart`: an answer at the end of the history is not in the list.
+    - `whole_turns`: one item has all rounds of calls and results of a turn, or a result is read by its order in it.
     - `beside`: the key of a second list, to whose items marks in those of the first refer by their order.
     - `fits`: whether an encoded piece has as many marks as items beside.
     """
@@ -513,6 +528,7 @@ class Rows(Struct, frozen=True, kw_only=True):
     encoder: Callable[[Conversation, Any], Callable[[Conversation], Encoded]] | None = None
     number: Callable[[Any, int], Any] | None = None
     last_apart: bool = False
+    whole_turns: bool = False
     beside: str | None = None
     fits: Callable[[Any], bool] | None = None
 
@@ -525,7 +541,9 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     - `detect` returns the reason why a document is in this format, or a false value. Formats are tried by `rank`, the
       most specific first.
     - `split` returns the conversations of a document that holds several, else None; each is decoded separately.
-    - `array`: the key of the array that `split` divides; the conversations of a large file are then read one by one.
+    - `array`: the key of the array that `split` divides (`outer.inner` in an inner object); the conversations of a
+      large file are then read one by one.
+    - `sections` yields the conversations of a text that holds several, one at a time, given its lines.
     - `lines`: the file is JSON lines that form one conversation.
     - `mixed_lines`: lines name their conversation, so that those of several may stand in one file.
     - `writable`: any conversation can be encoded, not only one that was decoded from this format.
@@ -547,8 +565,8 @@ class FileFormat(Struct, frozen=True, kw_only=True):
       files that are appended to; None if only `decode` can read the file. The second argument is the state to resume
       from.
     - `read` returns the same as `decode` from the lines of a file, faster; None if only `decode` can read the file.
-    - `stream` returns the entries of a file one at a time, given a function that reads its lines again; None if only
-      `decode` can read the file.
+    - `stream` returns the entries of a file one at a time, given a function that reads its lines again (those of a
+      text with their ends); None if only `decode` can read the file.
     - `listed` does the same for files that are one JSON document with a list of messages.
     - `relations` returns how a conversation relates to others, given its path: programs write sub-agents to
       separate files.
@@ -563,6 +581,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     rank: int = 50
     split: Callable[[Any], Sequence[Any] | None] | None = None
     array: str | None = None
+    sections: Callable[[Iterable[str]], Iterator[str]] | None = None
     archive: Callable[[Mapping[str, bytes]], Iterable[Any] | None] | None = None
     database: "Callable[[sqlite3.Connection], Iterable[Any] | None] | None" = None
     evidence: tuple[Evidence, ...] = ()
@@ -577,10 +596,10 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     tree_writer: Any = None
     node_writer: Any = None
     copy: Callable[[Conversation, Iterable[Entry], Reporter], Iterator[dict[str, Any]] | None] | None = None
-    mistakes: Callable[[Any], Iterable[tuple[str, str, str]]] | None = None
+    mistakes: Callable[..., Iterable[tuple[str, str, str]]] | None = None
     line_reader: Callable[[Sequence[Any], dict[str, Any] | None], "LineReader | None"] | None = None
     read: Callable[[Iterable[bytes]], Conversation | None] | None = None
-    stream: Callable[[Callable[[], Iterable[dict[str, Any]]]], SessionStream | None] | None = None
+    stream: Callable[[Callable[[], Iterable[Any]]], SessionStream | None] | None = None
     listed: ListedSession | None = None
     relations: Callable[[Conversation, PurePath], Relations] | None = None
     mask: str | None = None

@@ -28,6 +28,7 @@ from ...values.messages import (
     UserMessage,
     blocks_of,
 )
+from ..codec import ANSWER, USER
 from ..residual import (
     an_object,
     boolean,
@@ -314,12 +315,16 @@ def _decode_message(wire: Any, names: dict[str, str], api: str) -> list[Message]
     role = an_object(wire, API).get("role")
     content = wire.get("content")
     if type(content) is str and len(wire) == 2 and role in ("user", "assistant"):
-        return [UserMessage(content=content) if role == "user" else AssistantMessage(content=content, api=api)]
+        return [
+            replace(USER, extra={}, content=content)
+            if role == "user"
+            else replace(ANSWER, extra={}, content=content, api=api)
+        ]
     if role == "user":
         return _decode_user(wire, content, names)
     if role == "assistant":
         blocks = decode_content(content)
-        message = AssistantMessage(content=blocks, api=api)
+        message = replace(ANSWER, extra={}, content=blocks, api=api)
         usual = len(wire) == 2 and type(blocks) is tuple
         for block in blocks if type(blocks) is tuple else ():
             if type(block) is ToolCall:
@@ -340,7 +345,7 @@ def _decode_message(wire: Any, names: dict[str, str], api: str) -> list[Message]
 
 def _decode_user(wire: dict[str, Any], content: Any, names: dict[str, str]) -> list[Message]:
     if not isinstance(content, list) or not any(_is_result(block) for block in content):
-        user = UserMessage(content=decode_content(content))
+        user = replace(USER, extra={}, content=decode_content(content))
         if len(wire) == 2 and user.content and all(type(b) is TextBlock and not b.extra for b in user.content):
             return [user]
         return [keeping(user, API, wire, _encode_message("user", user, QUIET))]

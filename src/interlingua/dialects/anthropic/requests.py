@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from ...values.losses import SYSTEM, Reporter
 from ...values.messages import TextBlock
 from ...values.request import (
-    Context,
     Options,
     OutputSchema,
     Reasoning,
@@ -17,7 +16,16 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ..codec import Given, Quirks, conversation_codec, read_options, request_decoder, request_encoder, write_options
+from ..codec import (
+    CONTEXT,
+    Given,
+    Quirks,
+    conversation_codec,
+    read_options,
+    request_decoder,
+    request_encoder,
+    write_options,
+)
 from ..residual import (
     an_object,
     decode_tools,
@@ -39,10 +47,12 @@ from .facts import API, CHOICES, FIELD_SUPPORT, OFF_VALUE, OPTIONS, SUMMARIZED
 def decode_request(body: Any, given: Given) -> Request:
     """A Messages request. The caller gives `model` and `stream` where the host has them outside the body."""
     wire = an_object(body, API)
-    context = Context(
+    context = replace(
+        CONTEXT,
         system=_decode_system(wire.get("system")),
         messages=decode_messages(wire["messages"], given.api) if "messages" in wire else (),
         tools=decode_tools(wire.get("tools"), API, _decode_tool),
+        extra={},
     )
     model = given.model_of(wire.get("model"))
     if given == (API, None, None, None, None) and _is_usual(wire):

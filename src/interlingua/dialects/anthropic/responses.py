@@ -5,7 +5,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.errors import ProviderError
-from ...values.folding import parse_arguments
 from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AssistantMessage,
@@ -268,7 +267,8 @@ class StreamDecoder(Decoder):
         elif wire["type"] == "thinking":
             wire["thinking"] = self._record.text(key)
         elif pieces is not None:
-            arguments, text, broken = parse_arguments("".join(pieces))
+            text = "".join(pieces)
+            arguments, broken = self._object_arguments(text, f"$.content[{key}].input")
             if broken is not None:
                 block = decode_block({**wire, "input": {}})
                 return replace(block, arguments_text=text, parse_error=broken) if isinstance(block, ToolCall) else block

@@ -29,6 +29,7 @@ from ...values.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from ..codec import ANSWER, USER
 from ..residual import (
     an_object,
     boolean,
@@ -64,7 +65,9 @@ def _decode_block(
     decoders: Mapping[str, Callable[[dict[str, Any]], Any]],
     encode: Callable[[Any, Reporter], dict[str, Any] | None],
 ) -> Block:
-    kind = next((key for key in an_object(wire, API) if key in decoders), None)
+    if len(an_object(wire, API)) == 1 and type(wire.get("text")) is str and "text" in decoders:
+        return TextBlock(text=wire["text"])  # the usual text has no residual
+    kind = next((key for key in wire if key in decoders), None)
     if kind is not None:
         try:
             block: Block = decoders[kind](wire)
@@ -496,9 +499,12 @@ def _decode_message(wire: Any, names: dict[str, str], before: Message | None, ap
         if isinstance(content, list) and any(map(_is_result, content)):
             extra_fields = residual(wire, {"role": "user", "content": content})
             return mark_joined(_decode_results(content, names), extra_fields, before, API)
-        return [_plain(UserMessage(content=decode_content(content)), "user", wire)]
+        user = replace(USER, extra={}, content=decode_content(content))
+        if len(wire) == 2 and user.content and all(map(_is_bare_text, user.content)):
+            return [user]
+        return [_plain(user, "user", wire)]
     if role == "assistant":
-        message = AssistantMessage(content=decode_content(content), api=api)
+        message = replace(ANSWER, extra={}, content=decode_content(content), api=api)
         for call in message.tool_calls:
             names[call.id] = call.name
         return [_plain(message, role, wire)]
@@ -510,6 +516,10 @@ def _decode_message(wire: Any, names: dict[str, str], before: Message | None, ap
 
 
 M = TypeVar("M", UserMessage, AssistantMessage, SystemMessage)
+
+
+def _is_bare_text(block: Any) -> bool:
+    return type(block) is TextBlock and not block.extra and block.cache is None
 
 
 def _plain(message: M, role: str, wire: dict[str, Any]) -> M:

@@ -233,7 +233,6 @@ def _code(wire: dict[str, Any], headers: Mapping[str, str]) -> str | None:
 
 
 ERROR_TYPES = {
-    400: "ValidationException",
     401: "UnrecognizedClientException",
     403: "AccessDeniedException",
     404: "ResourceNotFoundException",
@@ -247,8 +246,6 @@ ERROR_TYPES = {
 
 def encode_error(error: InterlinguaError) -> tuple[int, Any]:
     error = as_provider_error(error)
-    status = status_of(error)
-    return status, {
-        "__type": ERROR_TYPES.get(code_status(error), "InternalServerException"),
-        "message": error_text(error),
-    }
+    code = code_status(error)
+    kind = ERROR_TYPES.get(code) or ("InternalServerException" if code >= 500 else "ValidationException")
+    return status_of(error), {"__type": kind, "message": error_text(error)}

@@ -10,7 +10,6 @@ from ...values.errors import FormatError
 from ...values.losses import QUIET, SYSTEM, Reporter, own_fields
 from ...values.messages import TextBlock
 from ...values.request import (
-    Context,
     Options,
     OutputSchema,
     Reasoning,
@@ -20,6 +19,7 @@ from ...values.request import (
     ToolSpec,
 )
 from ..codec import (
+    CONTEXT,
     Given,
     Quirks,
     conversation_codec,
@@ -60,10 +60,12 @@ def decode_request(body: Any, given: Given) -> Request:
     """A Converse request. `model` and `stream` are in the path; a boto3 call has `modelId` beside the body."""
     wire = an_object(body, API)
     config = fields_of(wire.get("toolConfig"))
-    context = Context(
+    context = replace(
+        CONTEXT,
         system=_decode_system(wire.get("system")),
         messages=decode_messages(wire["messages"], given.api) if "messages" in wire else (),
         tools=_decode_tools(config.get("tools")),
+        extra={},
     )
     model = given.model_of(wire.get("modelId"))
     if "messages" in wire and given.quirks is None and is_usual(wire, _USUAL):

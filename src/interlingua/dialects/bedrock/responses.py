@@ -6,8 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values import jsontext
-from ...values.errors import FormatError, ProviderError
-from ...values.folding import parse_arguments
+from ...values.errors import BadWire, FormatError, ProviderError
 from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AssistantMessage,
@@ -53,7 +52,8 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
     """A whole answer."""
     wire = an_object(body, API)
     if "output" not in wire:
-        raise decode_error(0, wire)
+        is_error = not wire.keys().isdisjoint(("message", "Message", "__type"))
+        raise decode_error(0, wire) if is_error else BadWire(API, "an answer without output", "$.output")
     content = an_object(an_object(wire["output"], API, "$.output")["message"], API, "$.output.message")["content"]
     return decode_answer(wire, tuple(each(content, "output.message.content", API, decode_block)), base)
 
@@ -291,7 +291,7 @@ class StreamDecoder(Decoder):
         text = broken = None
         if block.kind == "toolUse":
             text = "".join(block.pieces)
-            arguments, _, broken = parse_arguments(text)
+            arguments, broken = self._object_arguments(text, f"$.output.message.content[{key}].toolUse.input")
             wire["toolUse"]["input"] = arguments or wire["toolUse"].get("input", {})
         read = decode_block(_merged(wire, block.more))
         if broken is not None and isinstance(read, ToolCall):

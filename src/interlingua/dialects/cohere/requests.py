@@ -57,7 +57,13 @@ def decode_request(body: Any, given: Given) -> Request:
             messages=read[1:] if prompt else read,
             tools=decode_tools(wire.get("tools"), API, lambda tool: decode_function_tool(tool, API)),
         ),
-        options=_decode_options(wire, given),
+        options=Options(
+            **read_options(wire, OPTIONS),
+            reasoning=_decode_reasoning(wire.get("thinking")),
+            tool_choice=_decode_choice(wire.get("tool_choice")),
+            output_schema=_decode_schema(wire.get("response_format")),
+            stream=given.stream_of(wire),
+        ),
     )
     request = keeping(request, API, wire, encode_request(request, quirks=given.quirks).body, ("messages",))
     extra_fields = residual(prompt, _prompt(request.context.system, Reporter())) if prompt else None
@@ -84,16 +90,6 @@ def _prompt(system: System, report: Reporter) -> dict[str, Any]:
     wire = {"role": "system", **encode_content(system, report)}
     report.root = ""
     return wire
-
-
-def _decode_options(wire: dict[str, Any], given: Given) -> Options:
-    return Options(
-        **read_options(wire, OPTIONS),
-        reasoning=_decode_reasoning(wire.get("thinking")),
-        tool_choice=_decode_choice(wire.get("tool_choice")),
-        output_schema=_decode_schema(wire.get("response_format")),
-        stream=given.stream_of(wire),
-    )
 
 
 def _decode_reasoning(wire: Any) -> Reasoning | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.errors import ProviderError
+from ...values.errors import BadWire, ProviderError
 from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AssistantMessage,
@@ -63,7 +63,8 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
     """A whole answer; the wire has no model in it."""
     wire = an_object(body, API)
     if not isinstance(wire.get("message"), dict):
-        raise decode_error(0, wire)
+        is_error = any(wire.get(name) for name in ("message", "error", "detail"))
+        raise decode_error(0, wire) if is_error else BadWire(API, "an answer without a message", "$.message")
     return _decode_answer(wire, decode_parts(wire["message"], Ids(given.mint)), base)
 
 

@@ -530,11 +530,13 @@ _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")  # fields of server-sen
 _TEXT = 9  # text starts with no lower byte; the length of an AWS frame does, up to 150 MB
 
 
+@functools.lru_cache(maxsize=256)  # a host has few
 def essence(content_type: str | None) -> str:
     """A content type without its parameters."""
     return (content_type or "").partition(";")[0].strip().lower()
 
 
+@functools.lru_cache(maxsize=256)
 def is_json(content_type: str | None) -> bool:
     """Whether a content type is one of those for JSON, one document or several."""
     return "json" in essence(content_type)

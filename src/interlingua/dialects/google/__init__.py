@@ -17,12 +17,12 @@ In reading order: `facts`, `content`, `messages`, `requests`, `answers`, `stream
 from ..framing import sse_framing as framing
 from .answers import decode_response, encode_response
 from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error, encode_error
-from .messages import decode_messages, encode_messages
+from .messages import decode_messages, encode_messages, pieces_of
 from .requests import decode, decode_request, encode, encode_request, path
 from .streams import StreamDecoder, StreamEncoder
 
 __all__ = [
     "API", "FIELD_SUPPORT", "STOP_REASONS", "UNEVEN", "StreamDecoder", "StreamEncoder", "decode", "decode_error",
     "decode_messages", "decode_request", "decode_response", "encode", "encode_error", "encode_messages",
-    "encode_request", "encode_response", "framing", "path",
+    "encode_request", "encode_response", "framing", "path", "pieces_of",
 ]  # fmt: skip

@@ -1,7 +1,9 @@
 """Contents as messages: decoding and encoding. Results are parts of a user turn, paired with calls by id or name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
@@ -23,6 +25,7 @@ from ...values.messages import (
     UserMessage,
     blocks_of,
 )
+from ..codec import ANSWER, USER
 from ..residual import (
     GENERATED,
     JOINED,
@@ -77,17 +80,37 @@ def _note_calls(known: dict[str, tuple[str, bool]], calls: tuple[ToolCall, ...])
 
 def decode_messages(wire: Any, api: str = API, mint: Mint | None = None) -> tuple[Message, ...]:
     """Decodes contents; one with function responses becomes several messages."""
-    turns = _Turns(api, mint)
-    groups = each(wire, "contents", API, lambda content: _decode_content(content, turns))
+    return _decode_piece(wire, _Turns(api, mint))
+
+
+def pieces_of(wire: Iterable[Any], api: str = API) -> Iterator[tuple[list[Any], tuple[Message, ...]]]:
+    """The contents of a long list, in pieces that begin with an answer, with their messages.
+
+    Results are joined, and media moved into them, within a piece.
+    """
+    turns, piece, first = _Turns(api, None), list[Any](), 0
+    for at, content in enumerate(wire):
+        if piece and isinstance(content, dict) and content.get("role") == "model":
+            yield piece, _decode_piece(piece, turns, first)
+            piece, first = [], at
+        piece.append(content)
+    if piece:
+        yield piece, _decode_piece(piece, turns, first)
+
+
+def _decode_piece(wire: Any, turns: _Turns, first: int = 0) -> tuple[Message, ...]:
+    groups = each(wire, "contents", API, lambda content: _decode_content(content, turns), first)
     return gathered(tuple(message for group in groups for message in group), LAYOUT)
 
 
 def _decode_content(wire: Any, turns: _Turns) -> list[Message]:
     role = an_object(wire, API).get("role")
     if role == "model":
-        message = AssistantMessage(content=_decode_parts(wire, turns.ids), api=turns.api)
+        message = replace(ANSWER, extra={}, content=_decode_parts(wire, turns.ids), api=turns.api)
         turns.called(message.tool_calls)
         group: list[Message] = [_shelled(message, wire, "model")]
+    elif role == "user" and (texts := _texts_of(wire)) is not None:
+        group = [replace(USER, extra={}, content=texts)]
     elif role in ("user", "function", "tool", None):
         group = _decode_user(wire, turns)
     elif isinstance(role, str):
@@ -98,6 +121,19 @@ def _decode_content(wire: Any, turns: _Turns) -> list[Message]:
     return group
 
 
+def _texts_of(wire: dict[str, Any]) -> tuple[TextBlock, ...] | None:
+    """The texts of a content that has a role and nothing else, as most of users; None of any other."""
+    parts = wire.get("parts")
+    if len(wire) != 2 or type(parts) is not list:
+        return None
+    texts = []
+    for part in parts:
+        if type(part) is not dict or len(part) != 1 or type(part.get("text")) is not str:
+            return None
+        texts.append(TextBlock(text=part["text"]))
+    return tuple(texts)
+
+
 def _decode_parts(wire: dict[str, Any], ids: Ids) -> Content:
     parts = listed(wire.get("parts"))
     return None if parts is None else tuple(each(parts, "parts", API, lambda part: decode_block(part, ids)))
@@ -105,6 +141,8 @@ def _decode_parts(wire: dict[str, Any], ids: Ids) -> Content:
 
 def _shell(wire: dict[str, Any], role: str) -> dict[str, Any]:
     """The residual of a content without its parts, which have their own."""
+    if len(wire) == 2 and wire.get("role") == role and isinstance(wire.get("parts"), list):
+        return {}
     extra_fields = residual({k: v for k, v in wire.items() if k != "parts" or v is None}, {"role": role})
     if isinstance(wire.get("parts"), dict):
         extra_fields[ALONE] = True
@@ -119,7 +157,7 @@ def _shelled(message: S, wire: dict[str, Any], role: str) -> S:
 def _decode_user(wire: dict[str, Any], turns: _Turns) -> list[Message]:
     parts = listed(wire.get("parts"))
     if not isinstance(parts, list) or not any(map(_is_result, parts)):
-        return [_shelled(UserMessage(content=_decode_parts(wire, turns.ids)), wire, "user")]
+        return [_shelled(replace(USER, extra={}, content=_decode_parts(wire, turns.ids)), wire, "user")]
     pieces = split_results(
         parts, _is_result, lambda part: _decode_result(part, turns), lambda part: decode_block(part, turns.ids)
     )

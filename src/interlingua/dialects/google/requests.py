@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from ...values.losses import QUIET, SYSTEM, Reporter
 from ...values.messages import Extra, TextBlock
 from ...values.request import (
-    Context,
     ModelDescriptor,
     Options,
     OutputSchema,
@@ -18,6 +19,7 @@ from ...values.request import (
     ToolSpec,
 )
 from ..codec import (
+    CONTEXT,
     Given,
     Quirks,
     conversation_codec,
@@ -78,10 +80,12 @@ def decode_request(body: Any, given: Given) -> Request:
     wire = camel(outer["request"] if wrapped else outer, REQUEST_NAMES, snakes)
     marks = _shapes(wire)
     contents, tools = listed(wire.get("contents")), listed(wire.get("tools"))
-    context = Context(
+    context = replace(
+        CONTEXT,
         system=_decode_system(wire.get("systemInstruction")),
         messages=decode_messages(contents, given.api, given.mint) if contents is not None else (),
         tools=_decode_tools(tools),
+        extra={},
     )
     model = given.model_of(outer.get("model")) if wrapped else _decode_model(wire, given, marks)
     if context.messages and not (quirks or snakes or marks) and is_usual(wire, _USUAL):
@@ -113,6 +117,8 @@ def _envelope(model: ModelDescriptor) -> dict[str, Any]:
 def _shapes(wire: dict[str, Any]) -> dict[str, Any]:
     """Hints about unusual shapes of a request."""
     system = wire.get("systemInstruction")
+    if system is None and isinstance(wire.get("contents"), list) and "tools" not in wire:
+        return {}
     alone = [key for key in ("contents", "tools") if isinstance(wire.get(key), dict)]
     if isinstance(system, dict) and isinstance(system.get("parts"), dict):
         alone.append("systemInstruction")

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.errors import ProviderError
+from ...values.errors import BadWire, ProviderError
 from ...values.folding import parse_arguments
 from ...values.losses import QUIET, Reporter, own_fields
 from ...values.messages import (
@@ -75,6 +75,8 @@ from .facts import (
     encode_error,
 )
 
+_ERROR = ("error", "message", "code")  # of an error body, whole or without its envelope
+
 # --- whole answers: wire to ours -------------------------------------------------------------------------------------
 
 
@@ -82,8 +84,8 @@ from .facts import (
 def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
     """A whole answer."""
     wire = an_object(body, API)
-    if "status" not in wire and "steps" not in wire and "outputs" not in wire:
-        raise decode_error(0, wire)
+    if wire.keys().isdisjoint(("status", "steps", "outputs")):
+        raise BadWire(API, "no `status` and no `steps`") if wire.keys().isdisjoint(_ERROR) else decode_error(0, wire)
     return _decode_answer(wire, _decode_blocks(wire, Ids(given.mint)), base)
 
 

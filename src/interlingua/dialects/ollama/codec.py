@@ -21,7 +21,18 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.errors import BadWire, InterlinguaError, ProviderError
 from ...values.folding import CUT_OFF, arguments_text, parse_arguments
-from ...values.losses import QUIET, SYSTEM, Reporter, SupportTable, bookkeeping, dropped, kept, some
+from ...values.losses import (
+    QUIET,
+    REPLACED,
+    SYSTEM,
+    Reporter,
+    SupportTable,
+    bookkeeping,
+    dropped,
+    kept,
+    repaired_arguments,
+    some,
+)
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -42,7 +53,6 @@ from ...values.messages import (
     text_of,
 )
 from ...values.request import (
-    Context,
     ModelDescriptor,
     Options,
     OutputSchema,
@@ -51,6 +61,9 @@ from ...values.request import (
     System,
 )
 from ..codec import (
+    ANSWER,
+    CONTEXT,
+    USER,
     Given,
     Quirks,
     conversation_codec,
@@ -386,6 +399,8 @@ def _encode_call(call: ToolCall, report: Reporter) -> dict[str, Any]:
 def _report_text(call: ToolCall, report: Reporter) -> None:
     if call.arguments_text is not None:
         report.lost("arguments_text", "arguments travel as an object, not as text", "record", field="argumentsText")
+        for path in repaired_arguments(call):
+            report.lost("text", REPLACED, "weakened", field=path[2:])
     if call.parse_error is not None:
         report.lost("parse_error", "arguments travel as an object; what is none is sent as {}", field="parseError")
 
@@ -431,9 +446,9 @@ def _decode_message(wire: Any, turn: _Turn, api: str) -> Message:
     if role == "tool":
         return _decode_result(wire, turn)
     if role == "user":
-        return _plain(UserMessage(content=_decode_content(wire, turn.ids)), role, wire)
+        return _plain(replace(USER, extra={}, content=_decode_content(wire, turn.ids)), role, wire)
     if role == "assistant":
-        message = AssistantMessage(content=_decode_content(wire, turn.ids), api=api)
+        message = replace(ANSWER, extra={}, content=_decode_content(wire, turn.ids), api=api)
         turn.called(message.content)
         return _plain(message, role, wire)
     if role == "system":
@@ -541,10 +556,12 @@ def decode_request(body: Any, given: Given) -> Request:
     messages = wire.get("messages")
     prompt = messages[0] if isinstance(messages, list) and messages and _is_prompt(messages[0]) else None
     read = decode_messages(messages, given.mint, given.api) if "messages" in wire else ()
-    context = Context(
+    context = replace(
+        CONTEXT,
         system=prompt["content"] if prompt else None,
         messages=read[1:] if prompt else read,
         tools=decode_tools(wire.get("tools"), API, lambda tool: decode_function_tool(tool, API)),
+        extra={},
     )
     model = _with_window(given.model_of(wire.get("model")), wire.get("options"))
     if prompt is None and "messages" in wire and wire.get("model") and is_usual(wire, _USUAL):
@@ -767,7 +784,7 @@ def _encode_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
         body["created_at"] = created
     body["message"] = {"role": "assistant", **parts.encoded()}
     body["done"] = True
-    body["done_reason"] = _wire_stop_reason(message)
+    body["done_reason"] = own_stop_reason(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or "")
     if message.usage is not None:
         counted = _counted(message.usage)
         body["prompt_eval_count"] = counted.input
@@ -778,10 +795,6 @@ def _encode_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
 def _counted(usage: Usage) -> Usage:
     """Usage as the wire counts it: cached tokens are input."""
     return Usage.of(usage.input + usage.cache_read + usage.cache_write, usage.output)
-
-
-def _wire_stop_reason(message: AssistantMessage) -> str | None:
-    return own_stop_reason(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or "")
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------

@@ -166,7 +166,11 @@ OLLAMA = Wire(
             encode_request=_to_generate,
             decode_answer=_of_generated,
         ),
-        fixed={"GET /api/version": lambda names, body: {"version": "0.12.0"}, "POST /api/show": _show},
+        fixed={
+            "GET /api/version": lambda names, body: {"version": "0.12.0"},
+            "GET /api/ps": lambda names, body: {"models": []},  # none is in this machine's memory
+            "POST /api/show": _show,
+        },
     ),
     evidence=(
         Evidence("chunk", 60, "lines with `message` and `done`", _is_response),

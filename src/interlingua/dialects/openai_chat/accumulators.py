@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.folding import Recorder
 from ...values.messages import Block, OpaqueBlock, ThinkingBlock, ToolCall
-from ...values.numbers import natural
+from ...values.text import natural
 from ..residual import whole
 from .assistant import DETAIL_DECODERS, TEXTS, decode_detail, is_detail, joined_text, usual_repeats
 from .content import Pairing, decode_call, real_id

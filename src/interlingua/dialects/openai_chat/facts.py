@@ -217,6 +217,10 @@ def find_usage(envelope: Mapping[str, Any], choice: Mapping[str, Any]) -> Any:
 def decode_usage(wire: Any, compat: Compat) -> Usage | None:
     if not isinstance(wire, dict):
         return None
+    if wire.keys() == _COUNTS and set(map(type, wire.values())) == {int}:
+        prompt, output, total = (wire[name] for name in _COUNTS)
+        if total == prompt + output:  # as local servers say it: nothing is left for a residual
+            return Usage(input=prompt, output=output, cache_read=0, cache_write=0, total_tokens=total)
     prompt, output, total = (
         count(wire, "prompt_tokens"),
         count(wire, "completion_tokens"),
@@ -241,6 +245,9 @@ def decode_usage(wire: Any, compat: Compat) -> Usage | None:
         cost=_decode_cost(wire.get("cost")),
     )
     return keeping(usage, API, wire, encode_usage(usage, compat))
+
+
+_COUNTS = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens")).keys()
 
 
 def _cached(wire: Mapping[str, Any]) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from ...values.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from ..codec import ANSWER, USER
 from ..residual import ENCODED, GENERATED, HINTS, an_object, each, optional, put_back, residual, restored
 from ..results import Layout, encoded, gathered
 from .assistant import decode_assistant, encode_assistant, is_detail
@@ -30,9 +31,6 @@ from .facts import API, PARTS, Compat
 LAYOUT = Layout(API)
 M = TypeVar("M", UserMessage, SystemMessage, ToolResultMessage)
 
-# Templates for `replace`, which is faster than the constructors: those check their content.
-_USER = UserMessage(content=None)
-_ANSWER = AssistantMessage(content=None)
 _RESULT = ToolResultMessage(content=None, tool_call_id="", is_error=False)
 
 
@@ -46,7 +44,7 @@ def decode_messages(wire: list[Any], api: str, compat: Compat, mint: Any = None)
 def _decode_message(wire: Any, pairing: Pairing, api: str, compat: Compat) -> Message:
     role = an_object(wire, API).get("role")
     if role == "user":
-        user = replace(_USER, content=_decode_content(wire.get("content")))
+        user = replace(USER, extra={}, content=_decode_content(wire.get("content")))
         if len(wire) == 2 and "content" in wire:
             return user
         return _with_residual(user, wire, plain_message("user", user.content))
@@ -86,15 +84,15 @@ def _decode_assistant(wire: dict[str, Any], pairing: Pairing, api: str, compat: 
     pairing.turn()
     content = wire.get("content")
     if len(wire) == 2 and (content is None or isinstance(content, str)) and "content" in wire:
-        return replace(_ANSWER, content=None if content is None else (TextBlock(text=content),), api=api)
+        return replace(ANSWER, extra={}, content=None if content is None else (TextBlock(text=content),), api=api)
     blocks, extra_fields = _decode_simply(wire, content) or decode_assistant(wire, compat, pairing.mint, answer=False)
     for call in blocks:
         if isinstance(call, ToolCall):
             pairing.made(None if (call.extra.get(API) or {}).get(GENERATED) else call.id, call.id, call.name)
     if blocks or isinstance(content, list):
-        return replace(_ANSWER, content=blocks, api=api, extra={API: extra_fields} if extra_fields else {})
+        return replace(ANSWER, content=blocks, api=api, extra={API: extra_fields} if extra_fields else {})
     extra_fields = residual(wire, {"role": "assistant", "content": None})  # null, or no content
-    return replace(_ANSWER, api=api, extra={API: extra_fields} if extra_fields else {})
+    return replace(ANSWER, content=None, api=api, extra={API: extra_fields} if extra_fields else {})
 
 
 _SIMPLE = frozenset({"role", "content", "tool_calls", "weight"})  # `weight` is in training rows

@@ -10,7 +10,6 @@ from ...values.errors import BadWire
 from ...values.losses import SYSTEM, Reporter
 from ...values.messages import Extra, TextBlock
 from ...values.request import (
-    Context,
     Options,
     OutputSchema,
     Reasoning,
@@ -19,7 +18,16 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ..codec import Given, Quirks, conversation_codec, read_options, request_decoder, request_encoder, write_options
+from ..codec import (
+    CONTEXT,
+    Given,
+    Quirks,
+    conversation_codec,
+    read_options,
+    request_decoder,
+    request_encoder,
+    write_options,
+)
 from ..residual import (
     MESSAGE,
     an_object,
@@ -368,7 +376,8 @@ def decode_request(body: Any, given: Given) -> Request:
     if not isinstance(messages, list):
         raise BadWire(API, f"expected a list, got {type(messages).__name__}", "$.messages")
     system, role, extra = _decode_system(messages[0] if messages else None)
-    context = Context(
+    context = replace(
+        CONTEXT,
         system=system,
         messages=decode_messages(messages if system is None else messages[1:], given.api, compat, given.mint),
         tools=decode_tools(wire.get("tools"), API, _decode_tool),

@@ -54,9 +54,12 @@ def _is_request(value: Any) -> bool:
 
 
 def _is_response(value: Any) -> bool:
-    """An answer's `choices` are objects of its own; those of a question in a test set are texts, or other objects."""
+    """An answer's `choices` are objects of its own; those of a question in a test set are texts, or other objects.
+
+    Beside `messages` they are part of a program's log: an answer does not repeat the question.
+    """
     choices = value.get("choices") if isinstance(value, dict) else None
-    if not isinstance(choices, list):
+    if not isinstance(choices, list) or isinstance(value.get("messages"), list):
         return False
     if not choices:
         return len(value) == 1 or shapes.has_any(value, _BESIDE)

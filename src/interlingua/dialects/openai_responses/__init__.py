@@ -23,11 +23,11 @@ from .content import decode_item, encode_item
 from .decoding import StreamDecoder
 from .encoding import StreamEncoder
 from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error, encode_error
-from .messages import decode_messages, encode_messages
+from .messages import decode_messages, encode_messages, messages_in
 from .requests import decode, decode_request, encode, encode_request, path
 
 __all__ = [
     "API", "FIELD_SUPPORT", "STOP_REASONS", "UNEVEN", "StreamDecoder", "StreamEncoder", "decode", "decode_error",
     "decode_item", "decode_messages", "decode_request", "decode_response", "encode", "encode_error", "encode_item",
-    "encode_messages", "encode_request", "encode_response", "framing", "path",
+    "encode_messages", "encode_request", "encode_response", "framing", "messages_in", "path",
 ]  # fmt: skip

@@ -147,12 +147,15 @@ def item_blocks(message: AssistantMessage) -> dict[str, list[Block]]:
 def answer_encoded(
     message: AssistantMessage, output: list[Any], report: Reporter, request: Request | None = None
 ) -> dict[str, Any]:
-    """The answer with its items, and the settings of `request` unless the message came from this wire."""
+    """The answer with its items, and the settings of `request` unless the message came from this wire; what `request`
+    refers to in any case, since a gateway may have sent that along instead of the reference."""
     body = _encode_answer(named(message, request), output, report)
     extra_fields = message.extra.get(API, {}) if message.extra else {}
     for key in own_fields(extra_fields):
         report.at(f"$.extra.{API}.{key}", key, "kept for a request's message, not for an answer", "record")
-    return put_back(body, extra_fields[RESPONSE]) if RESPONSE in extra_fields else body | _echoed(request)
+    if RESPONSE in extra_fields:
+        return put_back(body, extra_fields[RESPONSE]) | _references(request)
+    return body | _echoed(request) | _references(request)
 
 
 def _encode_answer(
@@ -256,7 +259,6 @@ _ECHOED = (
     "max_tool_calls",
     "metadata",
     "parallel_tool_calls",
-    "previous_response_id",
     "prompt_cache_key",
     "reasoning",
     "safety_identifier",
@@ -278,3 +280,12 @@ def _echoed(request: Request | None) -> dict[str, Any]:
         return {}
     body = restored(encode_body(request, [], QUIET), request.extra, API)
     return {key: body[key] for key in _ECHOED if body.get(key) is not None}
+
+
+def _references(request: Request | None) -> dict[str, Any]:
+    """What a request continues; a conversation is an object in a response, and may be its id in a request."""
+    given = request.extra.get(API, {}) if request is not None else {}
+    found = {name: given[name] for name in ("previous_response_id", "conversation") if given.get(name) is not None}
+    if isinstance(found.get("conversation"), str):
+        found["conversation"] = {"id": found["conversation"]}
+    return found

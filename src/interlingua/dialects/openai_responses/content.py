@@ -590,7 +590,7 @@ def _decode_server_call(wire: dict[str, Any], at: int, stem: str | None, mint: M
     name, key = SERVER_CALLS[kind]
     given = wire.get(key) if key else None
     if kind in AS_TEXT and given is not None:
-        arguments, _, broken = parse_arguments(string(given))
+        arguments, _, broken = parse_arguments(string(given), f"$.{key}")
         given = arguments if broken is None and given.strip() else given
     block = ServerToolCall(
         id=string(wire["id"]),

@@ -174,7 +174,6 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
 
 
 ERROR_TYPES = {
-    400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
@@ -185,5 +184,5 @@ ERROR_TYPES = {
 def encode_error(error: InterlinguaError) -> tuple[int, Any]:
     error = as_provider_error(error)
     status = status_of(error)
-    kind = ERROR_TYPES.get(status, "server_error")
+    kind = ERROR_TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
     return status, {"error": {"message": error.message, "type": kind, "param": None, "code": code_of(error)}}

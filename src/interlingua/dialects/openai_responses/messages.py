@@ -1,7 +1,10 @@
 """Items of input as messages: all items of the model between two of the client are one answer."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from ...values.losses import QUIET, Reporter, own_fields
 from ...values.messages import (
@@ -16,6 +19,7 @@ from ...values.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from ..codec import ANSWER, USER
 from ..residual import an_object, keeping, put_back, restored, string
 from .content import decode_content, decode_item, encode_content, encode_items, is_custom, kind_of
 from .facts import API, CLIENTS, ITEM, RESULTS
@@ -28,21 +32,24 @@ def decode_messages(wire: list[Any], api: str = API, first: int = 0) -> tuple[Me
 
     `api` is set on the answers; `first` is the index of the first item after the system prompt.
     """
-    encoded: list[Message] = []
+    return tuple(messages_in(wire, api, first))
+
+
+def messages_in(wire: Iterable[Any], api: str = API, first: int = 0) -> Iterator[Message]:
+    """The same one at a time."""
     calls: dict[str, ToolCall] = {}  # by either id; a repeated id refers to the latest call
     answer: list[tuple[int, dict[str, Any]]] = []
-    for at in range(first, len(wire)):
-        item = an_object(wire[at], API, f"$.input[{at}]")
+    for at, given in enumerate(itertools.islice(wire, first, None), first):
+        item = an_object(given, API, f"$.input[{at}]")
         if _is_answers(item):
             answer.append((at, item))
             continue
         if answer:
-            encoded.append(_decode_answer_items(answer, api, calls))
+            yield _decode_answer_items(answer, api, calls)
             answer = []
-        encoded.append(_decode_input_item(item, calls))
+        yield _decode_input_item(item, calls)
     if answer:
-        encoded.append(_decode_answer_items(answer, api, calls))
-    return tuple(encoded)
+        yield _decode_answer_items(answer, api, calls)
 
 
 def _is_answers(item: Any) -> bool:
@@ -71,7 +78,9 @@ def _decode_input_item(item: dict[str, Any], calls: Mapping[str, ToolCall]) -> M
 def _decode_input_message(item: dict[str, Any]) -> Message:
     role = item["role"]
     if role == "user":
-        user = UserMessage(content=decode_content(item.get("content")))
+        if len(item) == 2 and type(item.get("content")) is str:  # the usual text has no residual
+            return replace(USER, extra={}, content=item["content"])
+        user = replace(USER, extra={}, content=decode_content(item.get("content")))
         return keeping(user, API, item, encoded_message(role, user.content, QUIET))
     if role == "system" or role == "developer":
         system = SystemMessage(content=decode_content(item.get("content")), developer=role == "developer")
@@ -103,7 +112,7 @@ def _decode_answer_items(
     for block in blocks:
         if isinstance(block, ToolCall):
             _note_call(block, calls)
-    return AssistantMessage(content=blocks, api=api)
+    return replace(ANSWER, extra={}, content=blocks, api=api)
 
 
 def _is_bare(item: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ...values.errors import BadWire
 from ...values.losses import QUIET, SYSTEM, Reporter
-from ...values.messages import TextBlock, UserMessage
+from ...values.messages import TextBlock
 from ...values.request import (
     Context,
     ModelDescriptor,
@@ -20,6 +20,8 @@ from ...values.request import (
     ToolSpec,
 )
 from ..codec import (
+    CONTEXT,
+    USER,
     Given,
     Quirks,
     conversation_codec,
@@ -84,17 +86,19 @@ def _decode_context(wire: dict[str, Any], api: str) -> tuple[Context, dict[str, 
     tools = _decode_tools(wire.get("tools"))
     system: System = optional(wire.get("instructions"))
     if isinstance(given, str):
-        return Context(system=system, messages=(UserMessage(content=given),), tools=tools), {INPUT: True}
+        user = replace(USER, extra={}, content=given)
+        return replace(CONTEXT, extra={}, system=system, messages=(user,), tools=tools), {INPUT: True}
     if not isinstance(given, list):
         raise BadWire(API, f"expected text or a list of items, got {type(given).__name__}", "$.input")
     if system is not None or not given or not _is_prompt(given[0]):
-        return Context(system=system, messages=decode_messages(given, api), tools=tools), {}
+        return replace(CONTEXT, extra={}, system=system, messages=decode_messages(given, api), tools=tools), {}
     # Without `instructions`, a first system message is the system prompt.
     role = given[0]["role"]
     content = decode_content(given[0]["content"])
     extra_fields = residual(given[0], encoded_message(role, content, QUIET))
-    context = Context(
-        system=content,  # type: ignore[arg-type]
+    context = replace(
+        CONTEXT,
+        system=content,
         messages=decode_messages(given, api, 1),
         tools=tools,
         system_role=_prompt_role(given[0]),
