@@ -12,13 +12,16 @@ import aiohttp
 import anthropic
 import openai
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
 from gateway.sdks import CLIENTS, Client
 from gateway.test_defects import ask
 from interlingua.connect.stream import Timeouts
-from interlingua.gateway import Exchange, Gateway
+from interlingua.dialects import dialect
+from interlingua.gateway import Alias, Exchange, Gateway, Listen, ProviderSettings, Settings, Target
 from interlingua.testing import Server, faults
 from interlingua.testing.threads import LoopThread
 
@@ -297,3 +300,34 @@ async def test_silence_gets_keep_alives_of_the_clients_wire() -> None:
     assert text.startswith('event: ping\ndata: {"type": "ping"}\n\n')
     assert text.rstrip().splitlines()[-2] == "event: error"
     assert "no response within" in text
+
+
+@pytest.mark.parametrize("upstream_api", WIRES)
+async def test_an_error_in_the_place_of_a_stream_has_its_status(upstream_api: str) -> None:
+    """
+    Some hosts refuse a stream with status 200 and an error in JSON: packages repeat a call by its status.
+    """
+
+    error = dialect(upstream_api).encode_error(il.RateLimited("too many", status=429))[1]
+
+    async def refuse(request: web.Request) -> web.Response:
+        return web.json_response(error)
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", refuse)
+    async with TestServer(app) as host:
+        provider = ProviderSettings(id="host", api=upstream_api, base_url=str(host.make_url("")), api_keys=("k",))
+        alias = Alias(name="m", targets=(Target(model="host/test-model"),), retries=0)
+        settings = Settings(providers=(provider,), aliases=(alias,), listen=Listen(port=0))
+        async with Gateway(settings) as gateway, aiohttp.ClientSession() as client:
+            for path, body in (
+                ("/v1/messages", {"max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}),
+                ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}),
+                ("/v1/responses", {"input": "x"}),
+            ):
+                given = {"model": "m", "stream": True, **body}
+                async with client.post(gateway.url + path, json=given) as reply:
+                    text = await reply.text()
+                expected = 500 if upstream_api == "ollama-chat" else 429  # which has no name for it
+                assert reply.status == expected and "too many" in text, (path, reply.status, text)
+                assert "application/json" == reply.content_type

@@ -181,6 +181,18 @@ async def test_what_is_no_http_is_refused_in_the_form_of_the_path(gateway: Gatew
     writer.close()
 
 
+@pytest.mark.parametrize("coding", ["zstd", "br", "x-gzip", "gzip, gzip", "snappy"])
+async def test_a_body_in_an_unknown_coding_is_refused_with_those_that_are_known(gateway: Gateway, coding: str) -> None:
+    """With the status for it (RFC 9110, 15.5.16), instead of being read as it came."""
+    reader, writer = await connected(gateway)
+    writer.write(post(gateway, more=f"Content-Encoding: {coding}\r\n"))
+    status, body = await answer(reader)
+    error = json.loads(body)["error"]
+    assert (415, "invalid_request_error") == (status, error["type"])
+    assert coding in error["message"] and "send gzip, deflate" in error["message"]
+    writer.close()
+
+
 async def test_a_head_that_is_too_large_is_refused_in_the_form_of_the_path(gateway: Gateway) -> None:
     """With the status for it (RFC 6585, 5)."""
     reader, writer = await connected(gateway)

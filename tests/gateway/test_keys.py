@@ -3,6 +3,7 @@
 import os
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,22 @@ def test_a_rotated_key_ends_at_once_or_after_its_grace(tmp_path: Path) -> None:
         keys.rotate("other")
 
 
+def test_a_change_by_another_process_counts_soon_and_a_new_key_at_once(tmp_path: Path) -> None:
+    """The file is looked at again after a hundredth of a second, and before a secret is refused."""
+    keys, elsewhere = ClientKeys(tmp_path / "keys.json"), ClientKeys(tmp_path / "keys.json")
+    first = keys.add(ClientKey(name="ci"))
+    assert "ci" == keys.identify(first).name
+    second = elsewhere.add(ClientKey(name="new"))
+    assert "new" == keys.identify(second).name
+    elsewhere.remove("ci")
+    time.sleep(0.02)
+    with pytest.raises(AuthFailed):
+        keys.identify(first)
+    keys.remove("new")
+    with pytest.raises(AuthFailed):
+        keys.identify(second)
+
+
 def test_an_expired_key_is_refused_by_name(tmp_path: Path) -> None:
     """The end of a key is exact, and its message names the key, not the secret."""
     now = [1000.0]
@@ -130,3 +147,15 @@ def test_a_key_allows_what_a_pattern_of_it_matches_whole(patterns: list[str], na
     key = ClientKey(name="k", models=tuple(patterns))
     expected = any(re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), name) for pattern in patterns)
     assert expected == key.allows(name)
+
+
+def test_a_key_file_that_cannot_be_read_lets_nobody_in(tmp_path: Path) -> None:
+    """Not even for the hundredth of a second after a look that failed."""
+    keys = ClientKeys(tmp_path / "keys.json")
+    secret = keys.add(ClientKey(name="ci"))
+    assert "ci" == keys.identify(secret).name
+    (tmp_path / "keys.json").write_text("[] oops")
+    time.sleep(0.02)
+    for _ in range(50):
+        with pytest.raises(InterlinguaError, match="not a list of keys"):
+            keys.identify(secret)

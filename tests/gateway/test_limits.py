@@ -10,6 +10,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -36,7 +38,7 @@ from interlingua.gateway.server import highest_cost, longest_answer
 from interlingua.gateway.service import Service
 from interlingua.gateway.settings_file import ServeSettings
 from interlingua.testing import Server, faults
-from interlingua.values.messages import AssistantMessage, TextBlock, Usage
+from interlingua.values.messages import AssistantMessage, TextBlock, Usage, text_of
 from interlingua.values.request import ModelCost
 
 ECHO = {"model": "debug/echo", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
@@ -270,6 +272,65 @@ async def test_a_stream_that_fails_is_an_error_and_one_that_is_left_is_not(tmp_p
                     await asyncio.sleep(0.01)
             (row,) = await service.ledger.usage(())
     assert (4, 2, 2) == (row.calls, row.errors, row.aborted)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_use_of_a_model_in_this_process_is_counted_when_the_client_leaves(stream: bool) -> None:
+    """
+    As that of any other: what came of its answer is known, and its tokens are estimated.
+    """
+    seen = Seen()
+    body = {"model": "debug/slow-1", "stream": stream, "messages": [{"role": "user", "content": "a long text " * 20}]}
+    async with (
+        Gateway(Settings(listen=Listen(port=0)), observers=[seen]) as gateway,
+        aiohttp.ClientSession() as session,
+    ):
+        asking = asyncio.ensure_future(session.post(f"{gateway.url}/v1/chat/completions", json=body))
+        if stream:
+            reply = await asking
+            while b"Slow" not in await reply.content.readany():
+                pass
+            reply.close()
+        else:
+            while not gateway.open_exchanges:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.5)  # some of the answer is there
+            asking.cancel()
+        while gateway.open_exchanges:
+            await asyncio.sleep(0.01)
+    (exchange,) = seen.exchanges
+    assert exchange.is_aborted and exchange.is_estimated and exchange.usage is not None
+    assert exchange.usage.input > 20 and exchange.usage.output > 0
+    assert exchange.answer is not None and text_of(exchange.answer.content).startswith("Slow")
+
+
+async def test_what_is_passed_on_is_counted_when_the_client_leaves() -> None:
+    """
+    The provider has the input of an embedding, and charges it.
+    """
+    seen, asked = Seen(), asyncio.Event()
+
+    async def wait(request: web.Request) -> web.Response:
+        asked.set()
+        await asyncio.sleep(30)
+        return web.json_response({})
+
+    app = web.Application()
+    app.router.add_post("/v1/embeddings", wait)
+    async with TestServer(app) as host:
+        url = str(host.make_url("/v1"))
+        provider = ProviderSettings(id="host", api="openai-completions", base_url=url, api_keys=("k",))
+        settings = Settings(providers=(provider,), open_models=True, listen=Listen(port=0))
+        async with Gateway(settings, observers=[seen]) as gateway, aiohttp.ClientSession() as session:
+            body = {"model": "host/embedder", "input": "some text " * 20}
+            asking = asyncio.ensure_future(session.post(f"{gateway.url}/v1/embeddings", json=body))
+            await asked.wait()
+            asking.cancel()
+            while not seen.exchanges:
+                await asyncio.sleep(0.01)
+    (exchange,) = seen.exchanges
+    assert exchange.is_aborted and exchange.is_estimated
+    assert exchange.usage is not None and exchange.usage.input > 20
 
 
 async def test_what_a_discarded_attempt_used_is_counted() -> None:

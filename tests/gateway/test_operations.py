@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import openai
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from google import genai
+from google.genai.types import HttpOptions
 
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
@@ -23,6 +26,8 @@ from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger
 from interlingua.gateway.state import MemoryState
 from interlingua.testing import Server, faults
+from interlingua.testing.threads import LoopThread
+from laws.test_odd_answers import TEXT
 
 
 async def asked(gateway: Gateway, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
@@ -89,11 +94,33 @@ async def test_one_model_is_looked_up(gateway: Gateway) -> None:
     assert (await asked(gateway, "GET", "/v1/models/nothing"))[0] == 404
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta", "v1alpha"])
+def test_googles_package_finds_the_models_below_any_version(version: str, upstream: Server) -> None:
+    """
+    Its stable version has OpenAI's path for the list, `/v1/models`: the header with the key tells them apart.
+    """
+    thread = LoopThread("gateway-under-test")
+    gateway = Gateway(settings_for(upstream))
+    thread.start(gateway.start())
+    try:
+        options = HttpOptions(base_url=gateway.url, api_version=version)
+        with closing(genai.Client(api_key="client-key", http_options=options)) as client:
+            names = [model.name for model in client.models.list(config={"page_size": 4})]
+            assert [f"models/{name}" for name in gateway.models()] == names
+            assert "models/openai-completions" == client.models.get(model="openai-completions").name
+            assert client.models.count_tokens(model="openai-completions", contents="Hello there").total_tokens
+            assert "Hello" == client.models.generate_content(model="openai-completions", contents="Hello").text
+    finally:
+        thread.run(gateway.stop())
+        thread.stop()
+
+
 async def test_ollamas_own_paths_answer(gateway: Gateway, upstream: Server) -> None:
     """
     Version, details of a model, and a prompt without messages, streamed and whole.
     """
     assert "version" in (await asked(gateway, "GET", "/api/version"))[1]
+    assert {"models": []} == (await asked(gateway, "GET", "/api/ps"))[1]
     assert "capabilities" in (await asked(gateway, "POST", "/api/show", {"model": "debug/parrot-1"}))[1]
     assert (await asked(gateway, "POST", "/api/show", {"model": "nothing"}))[0] == 404
     upstream.say("Good morning.")
@@ -250,6 +277,56 @@ async def test_previous_responses_are_known_to_any_provider(
             await client.responses.retrieve(first.id)
         with pytest.raises(openai.BadRequestError, match="not found"):
             await client.responses.create(model=upstream_api, input="And?", previous_response_id=first.id)
+
+
+@pytest.mark.parametrize("upstream_api", ["openai-responses", "anthropic-messages", "debug/echo"])
+async def test_a_response_names_what_it_continues(upstream_api: str, gateway: Gateway) -> None:
+    """
+    The id of the previous response or of the conversation is in the response, in its events and when it is looked up.
+    """
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+        first = await client.responses.create(model=upstream_api, input="One?")
+        second = await client.responses.create(model=upstream_api, input="Two?", previous_response_id=first.id)
+        async with client.responses.stream(
+            model=upstream_api, input="Three?", previous_response_id=second.id, store=True
+        ) as stream:
+            started = [event.response async for event in stream if event.type == "response.created"]
+            third = await stream.get_final_response()
+        looked_up = [await client.responses.retrieve(id) for id in (first.id, second.id, third.id)]
+        assert [None, first.id, second.id] == [one.previous_response_id for one in looked_up]
+        assert [first.id, second.id, second.id] == [one.previous_response_id for one in (second, *started, third)]
+        conversation = (await client.conversations.create()).id
+        for given in (conversation, {"id": conversation}):
+            answer = await client.responses.create(model=upstream_api, input="Four?", conversation=given)
+            assert answer.conversation is not None and answer.conversation.id == conversation
+            assert answer.previous_response_id is None
+
+
+async def test_what_a_request_continues_is_counted_with_it(gateway: Gateway) -> None:
+    """
+    The tokens of a previous response and of a conversation are input; one that does not exist is refused.
+    """
+    long = "a b c d e f g h " * 50
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+        first = await client.responses.create(model="debug/echo", input=long)
+        item = {"type": "message", "role": "user", "content": long}
+        conversation = await client.conversations.create(items=[item])  # type: ignore[list-item]
+        count = client.responses.input_tokens.count
+        alone = (await count(model="debug/echo", input="And?")).input_tokens
+        continued = await count(model="debug/echo", input="And?", previous_response_id=first.id)
+        added = await count(model="debug/echo", input="And?", conversation=conversation.id)
+        assert alone < 10 and continued.input_tokens > added.input_tokens > 100
+        with pytest.raises(openai.BadRequestError, match="not found"):
+            await count(model="debug/echo", input="And?", previous_response_id="resp_9")
+
+
+async def test_a_path_below_responses_that_is_no_id_is_passed_on(gateway: Gateway, upstream: Server) -> None:
+    """
+    `/responses/compact` belongs to the provider: no stored response is posted to.
+    """
+    upstream.route("POST", "/openai-responses/v1/responses/compact", {"object": "response.compaction"})
+    status, answer = await asked(gateway, "POST", "/v1/responses/compact", {"model": "openai-responses", "input": "x"})
+    assert (200, {"object": "response.compaction"}) == (status, answer)
 
 
 async def test_a_conversation_grows_with_each_response(gateway: Gateway, upstream: Server) -> None:
@@ -428,6 +505,38 @@ async def test_responses_are_created_over_a_websocket(gateway: Gateway, upstream
                 kinds.append((await socket.receive_json())["type"])
             assert kinds[0] == "response.created"
             assert "response.output_text.delta" in kinds
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        '{"type": "response.cancel"}',
+        '{"type": "response.steer", "input": "Hi"}',
+        '{"type": {"a": [1]}}',
+        '{"type": null}',
+        "{}",
+        '"response.create"',
+        "{",
+        '{"type": "response.create", "model": "debug/echo", "input": "Hi", "input": "Ho"}',
+    ],
+)
+async def test_an_unknown_message_of_a_websocket_is_answered_in_its_turn(message: str, gateway: Gateway) -> None:
+    """
+    With a typed error that says what to send, after the response that runs, which it does not end; the socket stays
+    open.
+    """
+    create = {"type": "response.create", "model": "debug/echo", "input": "Hi"}
+    async with aiohttp.ClientSession() as session, session.ws_connect(f"{gateway.url}/v1/responses") as socket:
+        await socket.send_json(create)
+        await socket.send_str(message)
+        await socket.send_json(create)
+        events = await received(socket, 3)
+    ends = [event for event in events if event["type"] in ("response.completed", "error")]
+    assert ["response.completed", "error", "response.completed"] == [event["type"] for event in ends]
+    error = ends[1]["error"]
+    assert (400, "invalid_request_error") == (ends[1]["status"], error["type"])
+    if "response." in message[:30] and "create" not in message:
+        assert "send response.create" in error["message"] and "close the WebSocket" in error["message"]
 
 
 async def test_pings_of_a_websocket_are_answered_while_a_model_thinks(gateway: Gateway, upstream: Server) -> None:
@@ -685,7 +794,8 @@ async def test_other_paths_are_passed_on_where_the_key_may(upstream: Server) -> 
         assert await asked(gateway, "POST", "/v1/embeddings", body) == (200, {"asked": "test-model"})
         assert (await asked(gateway, "POST", "/v1/%2e%2e/secret", body))[0] == 404
     async with Gateway(settings_for(upstream), gate=_Gate(ClientKey(name="plain"))) as gateway:
-        assert (await asked(gateway, "POST", "/v1/embeddings", body))[0] == 404
+        status, answer = await asked(gateway, "POST", "/v1/embeddings", body)
+        assert status == 404 and "--passthrough" in answer["error"]["message"]
 
 
 async def test_what_is_passed_on_is_in_the_ledger_and_errors_are_the_wires_own(
@@ -797,6 +907,31 @@ async def test_a_strict_key_refuses_what_would_be_lost(upstream: Server) -> None
 
 
 @pytest.mark.parametrize("wire", WIRES)
+async def test_half_a_surrogate_pair_in_arguments_is_a_loss_where_they_are_an_object(
+    wire: str, gateway: Gateway, upstream: Server
+) -> None:
+    """
+    A wire that has them as text gets the client's own; a strict key is refused at the others.
+    """
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": TEXT}}
+    given = [{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    messages = [*given, {"role": "tool", "tool_call_id": "call_1", "content": "b"}]
+    body = {"model": wire, "max_tokens": 9, "messages": messages, "tools": tools}
+    path, is_text = "$.messages[1].content[0].arguments.a[0]", wire.startswith("openai")
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{gateway.url}/v1/chat/completions", json=body) as got,
+    ):
+        assert got.status == 200, await got.text()
+        assert (f"{path} text weakened" in got.headers.get("x-interlingua-losses", "")) == (not is_text)
+    assert (rb"\\ud83d" in upstream.last.body) == is_text
+    async with Gateway(settings_for(upstream), gate=_Gate(ClientKey(name="strict", max_losses="none"))) as strict:
+        status, answer = await asked(strict, "POST", "/v1/chat/completions", body)
+    assert (path in str(answer), status == 200) == (not is_text, is_text)
+
+
+@pytest.mark.parametrize("wire", WIRES)
 async def test_a_picture_in_a_result_reaches_every_provider(wire: str, upstream: Server) -> None:
     """
     Where a wire's results hold no media it follows them, which a key for minor losses allows: nothing is dropped.
@@ -858,6 +993,25 @@ DOORS = {  # path, path of a stream, the field of what is asked, a message in it
     "ollama-chat": ("/api/chat", "/api/chat", "messages", {"role": "user"}),
     "generate": ("/api/generate", "/api/generate", "prompt", None),
 }
+
+
+@pytest.mark.parametrize("odd", ["true", 1, [], {"include_usage": True}])
+async def test_a_stream_that_is_no_boolean_is_refused(gateway: Gateway, upstream: Server, odd: Any) -> None:
+    """
+    The client would get an answer of another form than it reads. Nothing (`null`) is the wire's default.
+    """
+    for path, body in (
+        ("/v1/chat/completions", {"messages": MESSAGES}),
+        ("/v1/responses", {"input": "Hello"}),
+        ("/v1/messages", {"max_tokens": 9, "messages": MESSAGES}),
+        ("/api/chat", {"messages": MESSAGES}),
+        ("/api/generate", {"prompt": "Hello"}),
+    ):
+        status, answer = await asked(gateway, "POST", path, {"model": "anthropic-messages", "stream": odd, **body})
+        assert status == 400 and "$.stream: expected true or false" in json.dumps(answer), path
+    assert not upstream.requests
+    body = {"model": "debug/echo", "stream": None, "messages": MESSAGES}
+    assert (await asked(gateway, "POST", "/v1/chat/completions", body))[0] == 200
 
 
 @pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
@@ -1002,6 +1156,40 @@ async def test_an_error_has_the_form_of_the_nearest_path(method: str, path: str,
     status, answer = await asked(gateway, method, path)
     failure = il.BadRequest(f"nothing answers {method} {path}; check the base URL of the client", status=404)
     assert (404, il.dialect(api).encode_error(failure)[1]) == (status, answer)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "api"),
+    [
+        ("/v1/files", {}, "openai-completions"),
+        ("/v1/files", {"Authorization": "Bearer x"}, "openai-completions"),
+        ("/v1/files", {"anthropic-version": "2023-06-01"}, "anthropic-messages"),
+        ("/v1/files", {"x-api-key": "x"}, "anthropic-messages"),
+        ("/v1/organizations/me", {"X-Api-Key": "x", "Anthropic-Version": "2023-06-01"}, "anthropic-messages"),
+        ("/v1/files", {"x-goog-api-key": "x"}, "google-generative-ai"),
+        ("/openai/v1/files", {"api-key": "x"}, "openai-completions"),
+        ("/v1beta/files", {}, "google-generative-ai"),
+        ("/api/nothing", {}, "ollama-chat"),
+        ("/model/nothing", {}, "bedrock-converse-stream"),
+        ("/v2/nothing", {}, "cohere-chat"),
+        ("/nothing", {}, "openai-completions"),
+        ("/", {"anthropic-version": "2023-06-01"}, "anthropic-messages"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+async def test_the_error_of_an_unknown_path_has_the_form_of_its_client(
+    method: str, path: str, headers: dict[str, str], api: str, gateway: Gateway
+) -> None:
+    """
+    By the headers of its SDK, else by the beginning of the path.
+    """
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, gateway.url + path, json={}, headers=headers) as response,
+    ):
+        answer = await response.json(content_type=None)
+    failure = il.BadRequest(f"nothing answers {method} {path}; check the base URL of the client", status=404)
+    assert (404, il.dialect(api).encode_error(failure)[1]) == (response.status, answer)
 
 
 PAGED: dict[str, tuple[str, Any, Any]] = {  # the list, the names on a page, the query of the next page

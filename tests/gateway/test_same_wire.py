@@ -16,10 +16,12 @@ from aiohttp import web
 from msgspec import Struct
 from yarl import URL
 
+from gateway.conftest import WIRES
 from interlingua.gateway import Alias, Exchange, Gateway, Listen, ProviderSettings, Settings, Target
 from interlingua.testing import Server
 from interlingua.values.losses import Loss
 from interlingua.values.messages import text_of
+from laws.test_odd_answers import HALF, Halved, reported
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 FOLDERS = {  # of recordings, and the wire that client and provider speak
@@ -271,21 +273,71 @@ async def test_a_forwarded_text_is_decoded_only_for_those_who_read_it(
     assert ("Hello.", exchange.usage) == (exchange.answer.text, exchange.answer.usage)
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/api/generate"])
+async def test_half_a_surrogate_pair_is_a_loss_on_another_wire(path: str, gateway: Gateway, upstream: Server) -> None:
+    """
+    It is valid JSON, and no Unicode: on the same wire it goes on as it came.
+    """
+    own, other = "anthropic-messages", "google-generative-ai"
+    place = "$.messages[0].content"
+    body = rb'{"model": "%b", "max_tokens": 9, "messages": [{"role": "user", "content": "a\ud83d"}]}'
+    if path == "/api/generate":
+        place, body = "$.prompt", rb'{"model": "%b", "stream": false, "prompt": "a\ud83d"}'
+    async with aiohttp.ClientSession() as session:
+        async with session.post(gateway.url + path, data=body % other.encode()) as got:
+            assert f"{place} text weakened" in got.headers.get("x-interlingua-losses", ""), await got.text()
+        assert upstream.last.request is not None
+        assert "a\ufffd" == text_of(upstream.last.request.context.messages[0].content)
+        async with session.post(gateway.url + path, data=body.replace(rb"\ud83d", b"") % other.encode()) as got:
+            assert place not in got.headers.get("x-interlingua-losses", "")
+        if path == "/v1/messages":
+            async with session.post(gateway.url + path, data=body % own.encode()) as got:
+                assert got.status == 200 and "x-interlingua-losses" not in got.headers
+            assert rb"a\ud83d" in upstream.last.body
+
+
+@pytest.mark.parametrize("api", WIRES)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_half_a_surrogate_pair_in_an_answer_is_a_loss_on_another_wire(
+    api: str, stream: bool, gateway: Gateway, upstream: Server
+) -> None:
+    """
+    On the same wire the provider's bytes go on as they came, so nothing is lost.
+    """
+    upstream.say("a ~half~ pair", fault=Halved())
+    lanes = Lanes()
+    gateway.observers.append(lanes)
+    body = {"model": api, "stream": stream, "messages": [{"role": "user", "content": "Hi"}]}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{gateway.url}/v1/chat/completions", json=body) as got,
+    ):
+        answer, told = await got.read(), got.headers.get("x-interlingua-losses", "")
+    while (exchange := lanes.last) is None:
+        await asyncio.sleep(0.01)
+    is_same = api == "openai-completions"
+    assert (HALF in answer, "\ufffd".encode() in answer) == (is_same, not is_same)
+    assert bool(reported(exchange.losses)) == (not is_same)
+    assert ("text weakened" in told) == (not is_same and not stream)
+
+
 NAMES = {"plain": b'"model"', "first": b'"\\u006dodel"', "middle": b'"mod\\u0065l"', "upper": b'"mode\\u006C"'}
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_second_model_in_a_body_reaches_no_provider(name: str, gateway: Gateway, upstream: Server) -> None:
     """
-    Whichever of two keys a host takes: it is the model that the client's key was checked for.
+    It is refused, and one in another spelling is renamed: the key was checked for one model alone.
     """
     upstream.say("Fine.")
-    rest = b'"model": "openai-completions", "messages": [{"role": "user", "content": "Hi"}]}'
-    body = b'{%s: "forbidden", %s' % (NAMES[name], rest)
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(f"{gateway.url}/v1/chat/completions", data=body) as response,
-    ):
-        assert response.status == 200, await response.text()
-    pairs = json.loads(upstream.last.body, object_pairs_hook=list)
-    assert {"test-model"} == {value for key, value in pairs if key == "model"}
+    rest = b'"messages": [{"role": "user", "content": "Hi"}]}'
+    body = b'{%s: "openai-completions", %s' % (NAMES[name], rest)
+    second = body.replace(b"{", b'{"model": "forbidden", ', 1)
+    url = f"{gateway.url}/v1/chat/completions"
+    async with aiohttp.ClientSession() as session:
+        async with session.post(url, data=second) as refused:
+            assert (400, "$.model") == (refused.status, (await refused.json())["error"]["message"][-8:-1])
+        assert not upstream.requests
+        async with session.post(url, data=body) as response:
+            assert response.status == 200, await response.text()
+    assert "test-model" == upstream.last.json["model"]

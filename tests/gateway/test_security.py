@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import io
+import itertools
 import json
 import logging
 import zlib
@@ -15,6 +16,7 @@ import aiohttp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from multidict import CIMultiDict
 
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
@@ -239,6 +241,28 @@ async def test_a_body_that_is_no_request_gets_the_wires_own_error(tmp_path: Path
         assert isinstance(json.loads(text), dict) and "Traceback" not in text
 
 
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        (b'"max_tokens": 9, "max_tokens": 90000', "$.max_tokens"),
+        (b'"store" : false, "store" : true', "$.store"),
+        (b'"generationConfig": {"maxOutputTokens": 9, "maxOutputTokens": 90000}', "$.generationConfig.maxOutputTokens"),
+        (b'"metadata": {"a": [{"b": 1, "\\u0062": "\\u003a"}]}', "$.metadata.a[0].b"),
+    ],
+    ids=["limit", "blank", "nested", "escaped"],
+)
+@pytest.mark.parametrize("path", [*DOORS, "/api/generate", "/v1/messages/count_tokens", "/v1/embeddings"])
+async def test_a_key_twice_in_a_body_is_refused(tmp_path: Path, path: str, more: bytes, place: str) -> None:
+    """A provider may take the value that the gateway did not check: of a limit, a tool, or what is stored."""
+    body = DOORS.get(path) or {"model": "debug/echo", "prompt": "Hi", "messages": TURN}
+    spoiled = json.dumps(body).encode()[:-1] + b", " + more + b"}"
+    async with serving(tmp_path) as service:
+        status, text, _ = await send(service, path, spoiled)
+        assert 400 == status, text
+        assert f"duplicate key; send it once (at {place})" in text
+        assert [] == await service.ledger.usage()
+
+
 @pytest.mark.parametrize("odd", [[], {}, ["text"], 5, None], ids=["list", "object", "filled", "number", "null"])
 @pytest.mark.parametrize("upstream", WIRES)
 async def test_odd_values_in_a_request_are_no_defect_of_the_gateway(upstream: str, odd: Any) -> None:
@@ -258,6 +282,31 @@ async def test_odd_values_in_a_request_are_no_defect_of_the_gateway(upstream: st
                     async with client.post(gateway.url + path, json={"model": upstream, **body}) as reply:
                         text = await reply.text()
                     assert reply.status < 500, (path, text)
+
+
+@pytest.mark.parametrize("upstream", [*WIRES, "debug/tool-call-1"])
+async def test_an_odd_schema_of_a_tool_or_an_answer_is_no_defect_of_the_gateway(upstream: str) -> None:
+    """
+    Keywords of a JSON Schema with values of any type are refused or passed on, strict or not.
+    """
+    keywords = ("type", "enum", "anyOf", "allOf", "properties", "required", "items", "$ref", "$defs")
+    plain = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
+    with Server() as server:
+        async with Gateway(settings_for(server)) as gateway, aiohttp.ClientSession() as client:
+            for name, odd in itertools.product(keywords, (True, 5, 0.5, "text", ["text", None], [5], {"a": 1}, None)):
+                inner = {**plain, "properties": {"to": {"type": "string", name: odd}}, "required": []}
+                for schema, strict in itertools.product(({**plain, name: odd}, inner), (True, False)):
+                    form = {"name": "form", "schema": schema, "strict": strict}
+                    tool = {"name": "go", "parameters": schema, "strict": strict}
+                    body = {
+                        "model": upstream,
+                        "messages": TURN,
+                        "tools": [{"type": "function", "function": tool}],
+                        "response_format": {"type": "json_schema", "json_schema": form},
+                    }
+                    async with client.post(f"{gateway.url}/v1/chat/completions", json=body) as reply:
+                        text = await reply.text()
+                    assert reply.status < 500, (schema, strict, text)
 
 
 async def test_headers_that_are_too_large_are_refused(tmp_path: Path) -> None:
@@ -297,6 +346,23 @@ async def test_no_request_hides_in_another(tmp_path: Path, shape: str) -> None:
         assert b"interlingua_gateway" not in reply
         assert b"HTTP/1.1 200" not in reply and b"HTTP/1.0 200" not in reply
         assert (200, "ok\n") == (await send(service, "/healthz", b"", method="GET"))[:2]
+
+
+@pytest.mark.parametrize("name", ["Authorization", "x-api-key", "x-goog-api-key", "session_id", "X-Session-Id"])
+async def test_two_keys_or_sessions_in_one_header_are_refused(tmp_path: Path, name: str) -> None:
+    """A proxy before the gateway may have checked the other one."""
+    async with serving(tmp_path) as service:
+        key = service.keys.add(ClientKey(name="ci"))
+        host = service.gateway.url.removeprefix("http://")
+        values = (f"Bearer {key}", "Bearer other") if name == "Authorization" else (key, "other")
+        for order in (values, values[::-1]):
+            lines = "Connection: close\r\n" + "".join(f"{name}: {value}\r\n" for value in order)
+            if "ession" in name:
+                lines += f"Authorization: Bearer {key}\r\n"
+            body = json.dumps(DOORS["/v1/messages"]).encode()
+            head = f"POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n{lines}\r\n"
+            reply = await raw(service, head.encode() + body)
+            assert reply.startswith(b"HTTP/1.1 400") and b"was sent twice" in reply and key.encode() not in reply
 
 
 # --- where it may lead -----------------------------------------------------------------------------------------------
@@ -412,19 +478,16 @@ async def test_only_the_headers_of_a_request_go_on_to_a_provider(tmp_path: Path)
     with Server(strict=True) as upstream:
         async with serving(tmp_path, gateway=settings_for(upstream)) as service:
             secret = service.keys.add(ClientKey(name="ci"))
-            headers = {
-                "x-api-key": secret,
-                "Cookie": "a=b",
-                "X-Forwarded-For": "10.0.0.1",
-                "X-Evil": "1",
-                "anthropic-beta": "tools-2024",
-            }
+            headers = CIMultiDict(
+                {"x-api-key": secret, "Cookie": "a=b", "X-Forwarded-For": "10.0.0.1", "anthropic-beta": "tools-2024"}
+            )
+            headers.extend([("X-Evil", "1"), ("anthropic-beta", "cache-2025")])
             body = {**DOORS["/v1/messages"], "model": "anthropic-messages"}
             status, text, _ = await send(service, "/v1/messages", body, headers=headers)
             assert 200 == status, text
         seen = {name.lower(): value for name, value in upstream.requests[-1].headers.items()}
         assert secret not in str(seen) and not {"cookie", "x-forwarded-for", "x-evil"} & seen.keys()
-        assert "tools-2024" in seen.get("anthropic-beta", "")
+        assert {"tools-2024", "cache-2025"} <= set(seen.get("anthropic-beta", "").split(", "))
 
 
 async def test_no_text_of_a_client_makes_a_header(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ import pytest
 import interlingua as il
 from interlingua.dialects import WIRES
 from interlingua.dialects.framing import AWSEventStream
-from interlingua.dialects.paths import cut_frames
-from interlingua.dialects.registry import wire
+from interlingua.dialects.registry import cut_frames, wire
 from interlingua.testing import (
     Answer,
     Corrupt,

@@ -34,8 +34,17 @@ from ..values.messages import AssistantMessage, blocks_of
 from ..values.places import home, private_folder
 from ..values.regular import open_regular, read_regular, reason
 from ..values.request import CallOptions, Conversation, ModelDescriptor, Options, Request
-from .batch_apis import AnthropicBatches, BatchApi, Calls, GoogleBatches, OpenAIBatches, Part, State, is_uncertain
-from .batch_bedrock import BedrockBatches
+from .batch_apis import (
+    AnthropicBatches,
+    BatchApi,
+    BedrockBatches,
+    Calls,
+    GoogleBatches,
+    OpenAIBatches,
+    Part,
+    State,
+    is_uncertain,
+)
 from .client import Client
 from .connector import HttpConnector
 from .models import default, warm
@@ -101,9 +110,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """The progress of a batch: rows by outcome, and the batches at the provider with their states (None: not
-    created).
-    """
+    """The progress of a batch: rows by outcome, and the provider's batches with their states (None: not created)."""
 
     rows: int
     answered: int = 0

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ..dialects.generations import EFFORTS
 from ..dialects.provider_errors import failure_of
 from ..values.abort import Abort
-from ..values.errors import Aborted, ContextTooLong, FormatError, InterlinguaError, TransportError
+from ..values.errors import Aborted, ContextTooLong, FormatError, InterlinguaError, TransportError, nearest
 from ..values.events import (
     BlockStart,
     Done,
@@ -48,7 +48,6 @@ from ..values.request import (
     StreamOptions,
     ToolChoice,
 )
-from ..values.spelling import nearest
 from .connector import Connector, HttpConnector, account_of
 from .models import Catalogue, own_notes, warm
 from .registry import Foreign, opened
@@ -468,9 +467,7 @@ class Attempts:
         return batch[1:] if self._has_started and batch and isinstance(batch[0], Start) else batch
 
     async def _choose(self, candidate: Candidate) -> None:
-        """Selects the connector of the candidate, and what its failures and limits apply to: the base URL and the
-        account.
-        """
+        """Selects the candidate's connector, and what its failures and limits apply to: base URL and account."""
         try:
             self._catalogue = await warm()
             self._connector, self.model = self._find(candidate.model, self._catalogue)

@@ -8,11 +8,10 @@ from msgspec.structs import asdict, replace
 
 from ..conversion.inputs import ContextInput, context_of, read_context
 from ..dialects import WIRES
-from ..values.errors import FormatError, InterlinguaError, OutputInvalid
+from ..values.canonical import check_context
+from ..values.errors import FormatError, InterlinguaError, OutputInvalid, unknown
 from ..values.messages import AssistantMessage, ImageBlock, Message, TextBlock, UserMessage
 from ..values.request import Context, Conversation, ModelDescriptor, Options, Request
-from ..values.spelling import unknown
-from ..values.validation import check_context
 from . import telemetry
 from .auth.resolver import AuthResolver
 from .call import (

@@ -22,7 +22,7 @@ from .._version import __version__
 from ..conversion.inputs import read_context
 from ..dialects import Wire
 from ..dialects.registry import wire
-from ..values.canonical import build
+from ..values.canonical import build, check_context
 from ..values.errors import (
     InterlinguaError,
 )
@@ -32,7 +32,6 @@ from ..values.jsontext import read, write
 from ..values.losses import Loss, without_records
 from ..values.messages import AssistantMessage, ImageBlock
 from ..values.request import Api, CallOptions, Context, ModelDescriptor, Request, ResolvedAuth, StreamOptions
-from ..values.validation import check_context
 from .auth.credentials import Secret
 from .auth.resolver import AuthResolver, authenticate, convention, given_key, missing, resolved_by
 from .providers import Provider, Route
@@ -414,10 +413,14 @@ _LARGE = 200  # messages; a request of this size takes about a millisecond to en
 
 def is_quick(request: Request) -> bool:
     """Whether a request is adapted and encoded on the event loop: few messages, and no image to resize."""
-    contents = [getattr(message, "content", None) for message in request.context.messages]
-    if len(contents) >= _LARGE:
+    messages = request.context.messages
+    if len(messages) >= _LARGE:
         return False
-    return not any(type(content) is tuple and ImageBlock in map(type, content) for content in contents)
+    for message in messages:
+        content = getattr(message, "content", None)
+        if type(content) is tuple and ImageBlock in map(type, content):
+            return False
+    return True
 
 
 class _Joined(Sequence[Any]):

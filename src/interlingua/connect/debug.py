@@ -19,7 +19,7 @@ from ..dialects.provider_errors import provider_error
 from ..values import jsontext
 from ..values.abort import Abort
 from ..values.canonical import plain
-from ..values.errors import Aborted, BadRequest, InterlinguaError, ProviderError
+from ..values.errors import Aborted, BadRequest, InterlinguaError, ProviderError, unknown
 from ..values.folding import Recorder, emptied, parse_arguments, settle
 from ..values.messages import (
     AssistantMessage,
@@ -35,7 +35,6 @@ from ..values.messages import (
 )
 from ..values.regular import read_regular
 from ..values.request import Context, ModelCost, ModelDescriptor, Request, StreamOptions, ToolSpec
-from ..values.spelling import unknown
 from .connector import stream_arguments
 from .stream import Batch, Stream, Timeouts, Watch
 
@@ -166,14 +165,19 @@ def _call_of(tool: ToolSpec, request: Request) -> ScriptedCall:
 def least(schema: Any, text: str = "") -> Any:
     """The smallest value that a plain schema allows; strings are `text`."""
     schema = schema if isinstance(schema, dict) else {}
-    if "default" in schema or "const" in schema or schema.get("enum"):
-        return schema.get("default", schema.get("const", (schema.get("enum") or [None])[0]))
+    choices = schema.get("enum")
+    choices = choices if isinstance(choices, list) else []
+    if "default" in schema or "const" in schema or choices:
+        return schema.get("default", schema.get("const", (choices or [None])[0]))
     kind = schema.get("type")
     kind = kind[0] if isinstance(kind, list) and kind else kind
     if kind == "object" or "properties" in schema:
         properties = schema.get("properties") or {}
-        return {name: least(properties.get(name), text) for name in schema.get("required") or ()}
-    return {"integer": 0, "number": 0, "boolean": False, "array": [], "null": None}.get(kind or "string", text)
+        required = schema.get("required")
+        if not isinstance(properties, dict) or not isinstance(required, list):
+            return {}
+        return {name: least(properties.get(name), text) for name in required if isinstance(name, str)}
+    return {"integer": 0, "number": 0, "boolean": False, "array": [], "null": None}.get(str(kind), text)
 
 
 def _answered(request: Request) -> bool:

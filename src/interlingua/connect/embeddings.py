@@ -12,11 +12,10 @@ from msgspec.structs import replace
 
 from ..dialects.registry import wire
 from ..dialects.wire import EmbeddingRoute, Wire
-from ..values.errors import BadWire, FormatError, InterlinguaError, TransportError
+from ..values.errors import BadWire, FormatError, InterlinguaError, TransportError, nearest
 from ..values.jsontext import read, write
 from ..values.messages import Usage
 from ..values.request import CallOptions, ModelDescriptor
-from ..values.spelling import nearest
 from .auth.credentials import scrub
 from .call import AccessOptions, GivenOptions, Model, named, options_of, retry_of
 from .client import Client, default_client

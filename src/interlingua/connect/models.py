@@ -146,9 +146,7 @@ ROW_FIELDS = ("label", "api", "base_url", "env", "keyless", "headers", "compat",
 
 
 def providers_from(overrides: Overrides) -> list[dict[str, Any]]:
-    """Returns the fields of each provider's row that the user wrote, with its `id`; `label` and `api` of a new one
-    included.
-    """
+    """The fields of each provider's row that the user wrote, with its `id`; `label` and `api` of a new one included."""
     return [
         {"id": name}
         | {field: value for field in ROW_FIELDS if (value := getattr(notes, field)) is not None}

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ..dialects.registry import wire
-from ..values.errors import InterlinguaError
-from ..values.spelling import nearest, unknown
+from ..values.errors import InterlinguaError, nearest, unknown
 from . import models as catalogues
 from .connector import HttpConnector
 from .debug import EMBEDDING
@@ -277,9 +276,7 @@ def _newest(models: list[tuple[_Found, Spelling, bool]]) -> list[_Found]:
 
 
 def _chosen(name: str, found: list[_Found], has_key: HasKey) -> _Found:
-    """Returns the provider to use. Without a maker or a key there is no reason to prefer one, and none is chosen
-    silently.
-    """
+    """The provider to use. Without a maker or a key there is no reason to prefer one, and none is chosen silently."""
     if len(found) == 1:
         return found[0]
     keyed = [one for one in found if has_key(one.provider)]

@@ -23,6 +23,7 @@ from ..dialects import Wire
 from ..dialects.framing import Frame, actual_type
 from ..dialects.provider_errors import failure_of
 from ..dialects.wire import Decoding
+from ..values import jsontext
 from ..values.abort import Abort
 from ..values.decompression import MAX_BODY
 from ..values.errors import (
@@ -40,7 +41,7 @@ from ..values.errors import (
 from ..values.events import Done, Error, Start, StreamEvent
 from ..values.folding import CUT_OFF, unfold
 from ..values.interop import must_propagate
-from ..values.jsontext import read
+from ..values.losses import Loss, repaired_calls, replaced
 from ..values.messages import AssistantMessage, Block, blocks_of
 from ..values.request import CallOptions, ModelDescriptor, Request
 from .auth.credentials import scrub
@@ -123,7 +124,8 @@ class Stream:
 
     @property
     def losses(self) -> Any:
-        """The losses of the request for this model, once it has been sent."""
+        """The losses of the request for this model, once it has been sent; and, after the end, texts of the response
+        that are no Unicode."""
         return self.source.losses
 
     @property
@@ -596,7 +598,17 @@ class Exchange:
         self._watch: Watch | None = None
         self.is_ready = False
         self.failure: InterlinguaError | None = None
-        self.losses: Any = ()
+        self._sent_losses: Sequence[Loss] = ()
+        self._repaired: list[str] = []  # texts of the response that are no Unicode
+        self._ended: Done | None = None
+
+    @property
+    def losses(self) -> Sequence[Loss]:
+        """The losses of the request, then what could not be read of the response as it was."""
+        paths = [*self._repaired, *getattr(self._decoding, "repaired", ())]
+        if self._ended is not None:
+            paths += repaired_calls(self._ended.message.content)
+        return (*self._sent_losses, *map(replaced, dict.fromkeys(paths))) if paths else self._sent_losses
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """Yields the events, in batches as they arrive, but small ones at first."""
@@ -611,8 +623,10 @@ class Exchange:
                 yield self._last(answer)
                 return
             decoder = self._decoder
-            # A decoder of a plugin may take one frame at a time only.
+            # A decoder of a plugin may take one frame at a time only, and not note what it repairs.
             feed_all = getattr(decoder, "feed_all", None) or functools.partial(_feed_each, decoder)
+            if not hasattr(decoder, "repaired"):
+                feed_all = functools.partial(_feed_noting, feed_all, self._repaired)
             chunk, self._head = self._head or await self._chunk(watch), b""
             while chunk:
                 at, length = 0, len(chunk)
@@ -697,7 +711,7 @@ class Exchange:
     async def _send(self, watch: Watch, *, renew: bool = False) -> tuple[Prepared, Reply]:
         options = self._options
         prepared = await self._prepare(self._wire, self._request, options, self._secrets, renew=renew)
-        self.losses = prepared.losses
+        self._sent_losses = prepared.losses
         self._restore = prepared.restore
         if watch.why is not None:  # aborted by a callback: nothing is sent
             raise watch.why
@@ -744,7 +758,9 @@ class Exchange:
         more = {"mint": unique_id, "quirks": quirks_of(self._wire, model)}
         takes = parameters_of(getattr(codec.decode_response, "func", codec.decode_response))
         fields |= {name: value for name, value in more.items() if value is not None and name in takes}
-        answer = codec.decode_response(body, **fields)
+        with jsontext.Repairs() as repaired:
+            answer = codec.decode_response(body, **fields)
+        self._repaired += repaired
         if self._restore is not None:
             answer = replace(answer, content=tuple(map(self._restore, blocks_of(answer.content))))
         answer = _cleaned(self._secrets, answer)
@@ -787,7 +803,8 @@ class Exchange:
         last = events[-1] if events else None
         if isinstance(last, Done):
             if not self._is_cleaned:
-                events[-1] = Done(last.reason, _cleaned(self._secrets, last.message))
+                events[-1] = last = Done(last.reason, _cleaned(self._secrets, last.message))
+            self._ended = last
         elif isinstance(last, Error):
             events[-1] = last = Error(last.reason, _without_secrets(self._secrets, last.error))
             self.failure = self._scrubbed(self._decoder.failure or failure_of(last.error))
@@ -806,6 +823,13 @@ class Exchange:
 
 def _feed_each(decoder: Decoding, frames: Iterable[Frame]) -> Batch:
     return [event for frame in frames for event in decoder.feed(frame)]
+
+
+def _feed_noting(feed_all: Callable[[list[Frame]], Batch], repaired: list[str], frames: list[Frame]) -> Batch:
+    with jsontext.Repairs() as found:
+        events = feed_all(frames)
+    repaired += found
+    return events
 
 
 def quirks_of(target: Wire, model: ModelDescriptor) -> dict[str, Any] | None:
@@ -880,7 +904,7 @@ def page_text(page: bytes) -> bytes:
 
 def error_in(body: bytes) -> Any:
     """Returns the error inside an unstreamed response: OpenAI's `error`, or OpenRouter's inside a choice."""
-    wire = read(body)
+    wire = jsontext.read(body)
     if not isinstance(wire, dict):
         return None
     choices = wire.get("choices")

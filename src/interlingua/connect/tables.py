@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from ..values.errors import FormatError
+from ..values.errors import FormatError, nearest
 from ..values.regular import read_regular
-from ..values.spelling import nearest
 
 T = TypeVar("T")
 
@@ -23,9 +22,7 @@ class Mistake(Exception):
 
 
 def read_tables(place: Path, read: Callable[[dict[str, Any]], T]) -> T | None:
-    """Returns the result of `read` for a file; None if there is none. A `Mistake` becomes a `FormatError` with the
-    line.
-    """
+    """The result of `read` for a file; None if there is none. A `Mistake` becomes a `FormatError` with the line."""
     try:
         text = read_regular(place).decode()
     except FileNotFoundError:

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..dialects.wire import Wire
 from ..values.errors import InterlinguaError
@@ -63,6 +64,7 @@ class Exchange(Struct, kw_only=True, eq=False):
     is_stream: bool
     started: float
     request: Request | None = None
+    references: dict[str, Any] | None = None  # `extra` of a request whose history `request` has instead
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)  # of the client, those that belong to the request; no key
     session: str | None = None  # the client's own name for the conversation, where a header or the body has one
@@ -99,27 +101,32 @@ class Exchange(Struct, kw_only=True, eq=False):
     def answer(self, answer: AssistantMessage | None) -> None:
         self.response = answer
 
+    def with_references(self, request: Request) -> Request:
+        """The request with the ids of what it continues, which its response repeats."""
+        return request if self.references is None else replace(request, extra={**request.extra, **self.references})
+
     @property
     def is_decoded(self) -> bool:
         """Whether `answer` needs no decoding. If it does, `usage` is the provider's."""
         return not isinstance(self.response, Deferred)
 
 
-class Deferred:
-    """An answer that is decoded when it is first needed. `model` is the one that it names."""
+class Deferred(Struct, eq=False, gc=False):
+    """An answer that is decoded when it is first needed. `model` is the one that it names.
 
-    __slots__ = ("_answer", "_decode", "model")
+    Many are kept for later requests: nothing in them refers back to them, so the garbage collector need not visit them.
+    """
 
-    def __init__(self, decode: Callable[[], AssistantMessage], model: str | None = None) -> None:
-        self.model = model
-        self._decode: Callable[[], AssistantMessage] | None = decode
-        self._answer: AssistantMessage | None = None
+    decode: Callable[[bytes, int], AssistantMessage]
+    body: bytes
+    timestamp: int
+    model: str | None = None
+    decoded: AssistantMessage | None = None
 
     def __call__(self) -> AssistantMessage:
-        if self._decode is not None:
-            self._answer, self._decode = self._decode(), None
-        assert self._answer is not None
-        return self._answer
+        if self.decoded is None:
+            self.decoded, self.body = self.decode(self.body, self.timestamp), b""
+        return self.decoded
 
 
 class Reservation(Protocol):

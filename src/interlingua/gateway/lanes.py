@@ -8,11 +8,10 @@ Failures are raised as typed errors. `Reply.begun` tells whether the client has 
 """
 
 import asyncio
-import functools
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -36,7 +35,7 @@ from ..connect.stream import (
 from ..connect.transport import ERROR_BODY_LIMIT, Transport, whole
 from ..connect.transport import Reply as Upstream
 from ..conversion.adapting.adapter import Adapted
-from ..dialects.framing import Frame, Framing, actual_type
+from ..dialects.framing import Frame, Framing, actual_type, essence
 from ..dialects.provider_errors import failure_of
 from ..dialects.wire import AWS, JSON, SSE, Rephrased, TextAnswer, Variant, Wire
 from ..values import jsontext
@@ -53,7 +52,7 @@ from ..values.events import (
     ToolCallStart,
 )
 from ..values.folding import CUT_OFF, unfold
-from ..values.losses import Loss, without_records
+from ..values.losses import Loss, replaced, without_records
 from ..values.messages import AssistantMessage, Block, ThinkingBlock, blocks_of
 from ..values.request import CallOptions, Request
 from .cache_breaks import SentPrompts
@@ -102,11 +101,14 @@ class Outgoing(Struct, frozen=True, kw_only=True):
 
 
 class Incoming(Struct, frozen=True, kw_only=True):
-    """The client's request, decoded once for all targets. `body` is None if it no longer equals the received one."""
+    """The client's request, decoded once for all targets. `body` is None if it no longer equals the received one,
+    `received`.
+    """
 
     wire: Wire
     request: Request
     body: bytes | None
+    received: bytes = b""
     resolved: Request | None = None  # with stored items in the place of references, for who does not have them
     item_owners: frozenset[str] = frozenset()  # the providers that have those items
     as_array: bool = False
@@ -155,7 +157,7 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
         body = {**body, option[0]: {**(given if isinstance(given, dict) else {}), option[1]: True}}
     if incoming.rephrased is not None:
         body = incoming.rephrased.encode_request(body)
-    losses = (*lost, *without_records(losses))
+    losses = (*map(replaced, jsontext.repaired_in(incoming.received)), *lost, *without_records(losses))
     return Outgoing(
         lane="translated", body=jsontext.write(body), restore=restore, losses=losses, rephrased=incoming.rephrased
     )
@@ -276,7 +278,10 @@ def _passed(place: Place, incoming: Incoming, request: Request, adapted: Adapted
         hides_usage = not (isinstance(given, dict) and given.get(option[1]) is True)
         if hides_usage:
             body = with_option(body, *option)
-    return Outgoing(lane="same", body=body, losses=adapted.warnings, hides_usage=hides_usage)
+    losses = adapted.warnings
+    if incoming.body is not incoming.received:  # written anew: what could not be read is replaced in it
+        losses = (*map(replaced, jsontext.repaired_in(incoming.received)), *losses)
+    return Outgoing(lane="same", body=body, losses=losses, hides_usage=hides_usage)
 
 
 def _reports_usage(place: Place) -> bool:
@@ -381,7 +386,9 @@ class Attempt:
         self._shift = len(blocks_of(before.content)) if before is not None else 0
         self.encoder: Any = encoder
         self.decoder: Any = None
+        self._source: Source | None = None  # of a connector in this process
         self._frames: FrameDecoder | None = None
+        self._repaired = jsontext.Repairs()  # of the response, where it is decoded to be written anew
         self._answer_id = incoming.wire.http.response_id + exchange.id
 
     async def run(self) -> None:
@@ -431,7 +438,7 @@ class Attempt:
             url = endpoint.base + made.rephrased.route.removeprefix(place.wire.http.base)
         upstream = self._upstream = await watch.during(self._transport.send("POST", url, headers, body))
         watch.reading(upstream.close)
-        kind = upstream.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        kind = essence(upstream.headers.get("Content-Type"))
         codec = place.wire.codec
         if upstream.status != 200:
             failed = await whole(upstream, ERROR_BODY_LIMIT)
@@ -516,14 +523,15 @@ class Attempt:
                 # It is decoded for those who read it: some observers, and a client that refers to it later.
                 assert place.decode is not None
                 exchange.usage = found.usage
-                exchange.response = Deferred(functools.partial(place.decode, body, self._stamp), found.model)
+                exchange.response = Deferred(place.decode, body, self._stamp, found.model)
                 if found.id:
                     self._remember_text(exchange, found, exchange.response, len(body))
                     if self._save is not None:
                         await self._share()
                 await self._forward(body, made)
                 return
-        answer = self._decode(body, made)
+        with self._repaired:
+            answer = self._decode(body, made)
         if answer.stop_reason == "error" and (given := error_in(body)) is not None:
             assert self._place.wire is not None
             raise self._place.wire.codec.decode_error(0, {"error": given})
@@ -537,7 +545,11 @@ class Attempt:
                 await self._share()
             await self._forward(body, made)
         else:
-            await self._respond(answer, made.losses)
+            await self._respond(answer, (*made.losses, *self._read_losses()))
+
+    def _read_losses(self) -> Sequence[Loss]:
+        """What could not be read of the response as it was. Bytes that are forwarded have lost nothing."""
+        return tuple(map(replaced, dict.fromkeys(self._repaired))) if self._repaired else ()
 
     async def _forward(self, body: bytes, made: Outgoing) -> None:
         """Sends the provider's unstreamed response, with the model's name as the client wrote it."""
@@ -564,14 +576,15 @@ class Attempt:
     async def _collect(self, head: bytes, framing: Any, made: Outgoing) -> None:
         """Collects a stream, for a client that requested an unstreamed response."""
         last = None
-        async for batch in self._batches(head, framing, made):
-            last = batch[-1]
+        with self._repaired:
+            async for batch in self._batches(head, framing, made):
+                last = batch[-1]
         if isinstance(last, Error) and (failure := self._failure(last.error)) is not None:
             raise failure
         assert isinstance(last, Done | Error)
         answer = last.message if isinstance(last, Done) else last.error
         self._answered(answer)
-        await self._respond(answer, made.losses)
+        await self._respond(answer, (*made.losses, *self._read_losses()))
 
     async def _batches(self, head: bytes, framing: Any, made: Outgoing) -> Any:
         """The events of a stream, as they come together; the last is its end."""
@@ -606,8 +619,9 @@ class Attempt:
         return chunk
 
     async def _translate(self, head: bytes, framing: Any, made: Outgoing) -> None:
-        async for batch in self._batches(head, framing, made):
-            await self._play(batch)
+        with self._repaired:
+            async for batch in self._batches(head, framing, made):
+                await self._play(batch)
         await self._settle()
 
     async def _play(self, batch: Batch) -> None:
@@ -621,8 +635,8 @@ class Attempt:
             if kind in _MESSAGE_EVENTS:
                 if kind is Start and self._before is not None:
                     continue
-                if kind is Error and shows:  # it is raised: what came before it goes out first
-                    await self._reply.write(b"".join(out))
+                if kind is Error and (self._reply.begun or not _SILENT.issuperset(map(type, batch[:-1]))):
+                    await self._reply.write(b"".join(out))  # it is raised: what came before it goes out first
                     out.clear()
                 event, ended = self._message_event(event), kind is not Start
             elif self._shift:
@@ -636,7 +650,7 @@ class Attempt:
         data = b"".join(out)
         out.clear()
         if ended:
-            self._exchange.losses += without_records(encoder.losses)
+            self._exchange.losses += (*self._read_losses(), *without_records(encoder.losses))
             await self._share()
             await self._reply.end(data + encoder.close())
         else:
@@ -675,11 +689,16 @@ class Attempt:
 
     async def break_off(self, why: str, *, aborted: bool = False) -> None:
         """Keeps the partial response of an interrupted attempt, and closes what the client has seen open."""
-        if self.decoder is None or self._exchange.answer is not None:
+        if self._exchange.answer is not None:
             return
         if self._frames is not None:
             self._frames.flush()
-        events = self.decoder.close(why, aborted=aborted)
+        if self._source is not None:
+            events = self._source.cut(why)
+        elif self.decoder is not None:
+            events = self.decoder.close(why, aborted=aborted)
+        else:
+            return
         if events and isinstance(events[-1], Error):
             self._exchange.answer = joined(self._before, events[-1].error)
             if self.encoder is not None and self._reply.begun and not aborted:
@@ -710,7 +729,7 @@ class Attempt:
 
     @property
     def _asked(self) -> Request:
-        return self._incoming.request
+        return self._exchange.with_references(self._incoming.request)
 
     async def _pass(self, head: bytes, framing: Any, made: Outgoing) -> None:
         """Forwards the bytes of a stream as they arrive, in whole frames; each is decoded first."""
@@ -836,7 +855,7 @@ class Attempt:
                 content=(), api=place.model.api, provider=place.model.provider, model=place.model.id
             )
             source = Foreign(events, base, place.connector.id, signal, place.timeouts)
-        batches = source.batches()
+        batches, self._source = source.batches(), source
         last: StreamEvent | None = None
         try:
             async for batch in batches:

@@ -57,6 +57,30 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     created: float
 
 
+class TextResponse(Struct, frozen=True, kw_only=True, eq=False, gc=False):
+    """A stored response of plain text, as the bytes of its request and of itself: most are never referred to."""
+
+    wire: Wire
+    body: bytes
+    answer: Callable[[], AssistantMessage]
+    created: float
+    # The request and its input, where the body has only a part of them.
+    expanded: tuple[Request, tuple[Message, ...]] | None = None
+
+    def response(self) -> StoredResponse:
+        request, given = self.expanded or (
+            decoded := self.wire.codec.decode_request(self.body),
+            decoded.context.messages,
+        )
+        return StoredResponse(request=request, given=given, answer=self.answer(), created=self.created)
+
+    def item(self, id: str) -> AssistantMessage:
+        """Returns one item of the answer."""
+        message, find = self.answer(), self.wire.http.item_blocks
+        assert find is not None
+        return replace(message, content=tuple(find(message)[id]))
+
+
 class ConversationFacts(Struct, frozen=True, kw_only=True):
     """What is known of a conversation beside its messages, which are stored separately: they only grow."""
 
@@ -64,6 +88,8 @@ class ConversationFacts(Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any]
 
 
+# Of an entry: a digest of what clients echo; or a key, a kind and an id, which are digested where they are shared.
+Name: TypeAlias = bytes | tuple[str, str, str]
 StoredValue: TypeAlias = AssistantMessage | StoredResponse | ConversationFacts | tuple[Message, ...]
 Kept: TypeAlias = StoredValue | Callable[[], StoredValue]  # a function: what is decoded when it is needed
 
@@ -73,11 +99,11 @@ class Recall:
 
     def __init__(self, limit: int, shared: RecallStore | None = None) -> None:
         self._limit = limit
-        self._kept: OrderedDict[bytes, tuple[int, Kept]] = OrderedDict()
+        self._kept: OrderedDict[Name, tuple[int, Kept]] = OrderedDict()
         self._size = 0
         self.shared = shared
-        self._unsaved: dict[bytes, Kept | None] = {}  # None: deleted
-        self._turns: dict[tuple[bytes, str], tuple[Message, ...]] = {}  # unsaved, by conversation and exchange
+        self._unsaved: dict[Name, Kept | None] = {}  # None: deleted
+        self._turns: dict[tuple[Name, str], tuple[Message, ...]] = {}  # unsaved, by conversation and exchange
         self._waiting: list[asyncio.Future[None]] = []  # of those who wait for the next attempt to save
         self._saver: asyncio.Task[None] | None = None
 
@@ -88,11 +114,11 @@ class Recall:
         if self.shared is None:
             return
         messages = request.context.messages
-        names = []
+        names: list[Name] = []
         for at, message in enumerate(messages):
             if isinstance(message, AssistantMessage):
                 names.append(_digest_of(key, _before(messages, at), message))
-                names += [_name(key, "call", call.id) for call in message.tool_calls]
+                names += [(key, "call", call.id) for call in message.tool_calls]
         missing = [name for name in names if name not in self._kept]
         if missing:
             try:
@@ -103,17 +129,18 @@ class Recall:
     async def fetch_ids(self, key: str, *kinds_and_ids: tuple[str, str]) -> None:
         """Loads what is referred to by id in its current state: others may have changed or deleted it."""
         if self.shared is not None:
-            await self._fetch([_name(key, kind, id) for kind, id in kinds_and_ids])
+            await self._fetch([(key, kind, id) for kind, id in kinds_and_ids])
 
-    async def _fetch(self, names: Sequence[bytes]) -> None:
+    async def _fetch(self, names: Sequence[Name]) -> None:
         assert self.shared is not None
-        found = await self.shared.read([name.hex() for name in names])
+        found = await self.shared.read([_shared_name(name) for name in names])
         for name in names:
-            data = found.get(name.hex())
+            shared_name = _shared_name(name)
+            data = found.get(shared_name)
             try:
                 value = _loaded(data) if data is not None else None
             except FormatError as error:
-                _log.error("what is kept under %s cannot be read: %s", name.hex(), error)
+                _log.error("what is kept under %s cannot be read: %s", shared_name, error)
                 value = None
             if value is None:
                 self._drop(name)
@@ -153,15 +180,17 @@ class Recall:
     async def _save(self, store: RecallStore) -> None:
         changes, self._unsaved, turns, self._turns = self._unsaved, {}, self._turns, {}
         try:
-            if written := {name.hex(): _dumped(_value(value)) for name, value in changes.items() if value is not None}:
+            if written := {
+                _shared_name(name): _dumped(_value(value)) for name, value in changes.items() if value is not None
+            }:
                 await store.write(written)
-            if deleted := [name.hex() for name, value in changes.items() if value is None]:
+            if deleted := [_shared_name(name) for name, value in changes.items() if value is None]:
                 await store.delete(deleted)
             changes = {}
             for (name, turn), messages in list(turns.items()):
                 # A turn has a name because it is not known after an error whether it was appended.
                 line = {"turn": turn, "messages": list(map(plain, messages))}
-                await store.append(name.hex(), b"\n" + jsontext.write(line))
+                await store.append(_shared_name(name), b"\n" + jsontext.write(line))
                 del turns[name, turn]
         except StateError:
             later = changes | self._unsaved
@@ -181,7 +210,7 @@ class Recall:
         size = _OVERHEAD + sum(map(_length, blocks_of(answer.content)))
         self._put(_digest_of(key, _before_answer(request), answer), answer, size)
         for call in answer.tool_calls:
-            self._put(_name(key, "call", call.id), answer, _OVERHEAD)
+            self._put((key, "call", call.id), answer, _OVERHEAD + len(call.id))
 
     def remember_text(
         self, key: str, request: Request, text: str, answer: Callable[[], AssistantMessage], size: int
@@ -222,7 +251,7 @@ class Recall:
         known = self._get(_digest_of(key, before, echo))
         if known is None:
             for call in echo.tool_calls:
-                known = self._get(_name(key, "call", call.id))
+                known = self._get((key, "call", call.id))
                 if isinstance(known, AssistantMessage) and _calls(known) == _calls(echo):
                     break
                 known = None
@@ -231,22 +260,22 @@ class Recall:
     # --- responses and conversations that are referred to by id
 
     def store(self, key: str, id: str, response: StoredResponse | Callable[[], StoredResponse], size: int) -> None:
-        self._put(_name(key, "response", id), response, size)
+        self._put((key, "response", id), response, size)
 
     def stored(self, key: str, id: str) -> StoredResponse | None:
-        found = self._get(_name(key, "response", id))
+        found = self._get((key, "response", id))
         return found if isinstance(found, StoredResponse) else None
 
     def delete(self, key: str, id: str, items: Iterable[str] = ()) -> bool:
         """Deletes a stored response and its items; False if there is none."""
         for item in items:
-            self._forget(_name(key, "item", item))
-        return self._forget(_name(key, "response", id))
+            self._forget((key, "item", item))
+        return self._forget((key, "response", id))
 
     def store_item(self, key: str, id: str, part: AssistantMessage | Callable[[], AssistantMessage], size: int) -> None:
         """Stores an item of a response by its id. Hosts that only number them give no id that could be found."""
         if len(id) >= _UNIQUE:
-            self._put(_name(key, "item", id), part, size)
+            self._put((key, "item", id), part, size)
 
     def resolve(self, key: str, wire: Wire, request: Request) -> tuple[Request, frozenset[str]]:
         """Returns the request with stored items in the place of references to them; and which providers have them,
@@ -256,9 +285,7 @@ class Recall:
         owners: set[str] = set()
         for message in request.context.messages:
             if isinstance(message, AssistantMessage) and (ids := referred_ids([message], wire.base)):
-                found = {
-                    id: item for id in ids if isinstance(item := self._get(_name(key, "item", id)), AssistantMessage)
-                }
+                found = {id: item for id in ids if isinstance(item := self._get((key, "item", id)), AssistantMessage)}
                 for item in found.values():
                     api = item.api or ""
                     owners.add((item.provider or "") if api in WIRES and WIRES[api].base == wire.base else "")
@@ -271,24 +298,24 @@ class Recall:
         return replace(request, context=replace(request.context, messages=tuple(messages))), frozenset(owners)
 
     def conversation(self, key: str, id: str) -> tuple[Message, ...] | None:
-        found = self._get(_name(key, "conversation", id))
+        found = self._get((key, "conversation", id))
         return found if isinstance(found, tuple) else None
 
     def create(self, key: str, id: str, messages: tuple[Message, ...]) -> None:
         """Begins a conversation."""
-        self._put(_name(key, "conversation", id), messages, size_of(messages))
+        self._put((key, "conversation", id), messages, size_of(messages))
 
     def facts(self, key: str, id: str) -> ConversationFacts | None:
-        found = self._get(_name(key, "facts", id))
+        found = self._get((key, "facts", id))
         return found if isinstance(found, ConversationFacts) else None
 
     def describe(self, key: str, id: str, facts: ConversationFacts) -> None:
         """Stores what is known of a conversation."""
-        self._put(_name(key, "facts", id), facts, _OVERHEAD + len(jsontext.write(facts.metadata)))
+        self._put((key, "facts", id), facts, _OVERHEAD + len(jsontext.write(facts.metadata)))
 
     def extend(self, key: str, id: str, turn: str, messages: tuple[Message, ...]) -> None:
         """Adds a turn to a conversation; to one that was deleted meanwhile, nothing."""
-        name = _name(key, "conversation", id)
+        name = (key, "conversation", id)
         if self.shared is not None:
             self._turns[name, turn] = messages
         elif isinstance(known := self._get(name), tuple):
@@ -296,12 +323,12 @@ class Recall:
             self._put(name, messages, size_of(messages))
 
     def delete_conversation(self, key: str, id: str) -> bool:
-        self._forget(_name(key, "facts", id))
-        return self._forget(_name(key, "conversation", id))
+        self._forget((key, "facts", id))
+        return self._forget((key, "conversation", id))
 
     # --- the store
 
-    def _put(self, name: bytes, value: Kept, size: int) -> None:
+    def _put(self, name: Name, value: Kept, size: int) -> None:
         if size > self._limit:
             if self._forget(name):  # better unknown than as it was before
                 _log.error("what is kept of a conversation is larger than %d bytes, and is forgotten", self._limit)
@@ -310,7 +337,7 @@ class Recall:
             self._unsaved[name] = value
         self._keep(name, value, size)
 
-    def _keep(self, name: bytes, value: Kept, size: int) -> None:
+    def _keep(self, name: Name, value: Kept, size: int) -> None:
         self._drop(name)
         if size > self._limit:
             return
@@ -320,20 +347,20 @@ class Recall:
             _, (dropped, _) = self._kept.popitem(last=False)
             self._size -= dropped
 
-    def _get(self, name: bytes) -> StoredValue | None:
+    def _get(self, name: Name) -> StoredValue | None:
         found = self._kept.get(name)
         if found is None:
             return None
         self._kept.move_to_end(name)
         return _value(found[1])
 
-    def _drop(self, name: bytes) -> bool:
+    def _drop(self, name: Name) -> bool:
         found = self._kept.pop(name, None)
         if found is not None:
             self._size -= found[0]
         return found is not None
 
-    def _forget(self, name: bytes) -> bool:
+    def _forget(self, name: Name) -> bool:
         if self.shared is not None:
             self._unsaved[name] = None
         return self._drop(name)
@@ -391,10 +418,8 @@ def _digest_of(key: str, before: bytes, message: AssistantMessage) -> bytes:
 
 
 def _digest(key: str, before: bytes, text: str, calls: bytes) -> bytes:
-    digest = hashlib.blake2b(digest_size=20)
-    for part in (key.encode(), before, text.strip().encode("utf-8", "replace"), calls):
-        digest.update(len(part).to_bytes(8) + part)
-    return digest.digest()
+    parts = (key.encode(), before, text.strip().encode("utf-8", "replace"), calls)
+    return hashlib.blake2b(b"".join([len(part).to_bytes(8) + part for part in parts]), digest_size=20).digest()
 
 
 _NO_CALLS = b"[]"
@@ -431,8 +456,11 @@ def _before_answer(request: Request) -> bytes:
 
 def referred_ids(messages: Iterable[Message], api: str) -> list[str]:
     """The ids of stored items that messages refer to."""
-    answers = (message for message in messages if isinstance(message, AssistantMessage))
-    return [id for answer in answers for block in _blocks(answer) if (id := reference_id(block, api)) is not None]
+    found = []
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            found += [id for block in _blocks(message) if (id := reference_id(block, api)) is not None]
+    return found
 
 
 def reference_id(block: Block, api: str) -> str | None:
@@ -450,8 +478,9 @@ def _resolved(message: AssistantMessage, api: str, found: Mapping[str, Assistant
         yield from (block,) if item is None else _blocks(item)
 
 
-def _name(key: str, kind: str, id: str) -> bytes:
-    return hashlib.blake2b(jsontext.write([key, kind, id]), digest_size=20).digest()
+def _shared_name(name: Name) -> str:
+    """The name of an entry in a shared store: of fixed length, whatever the ids are."""
+    return (name if isinstance(name, bytes) else hashlib.blake2b(jsontext.write(name), digest_size=20).digest()).hex()
 
 
 def size_of(messages: Iterable[Message]) -> int:

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from ..connect.auth.credentials import scrub
-from ..dialects.paths import cut_frames
 from ..dialects.provider_errors import as_provider_error, status_of
+from ..dialects.registry import cut_frames
 from ..dialects.wire import JSON, SSE, Wire
 from ..values import jsontext
 from ..values.errors import InterlinguaError

@@ -28,10 +28,10 @@ from ..connect.registry import models_of
 from ..connect.retry import Breaker, Retry
 from ..connect.retry import Target as BreakerTarget
 from ..connect.stream import Alarms, Timeouts, parameters_of, quirks_of, unique_id
-from ..conversion.adapting.repeated import RepeatedAdapter
+from ..conversion.adapting.adapter import RepeatedAdapter
 from ..dialects import WIRES
 from ..dialects.wire import Wire
-from ..values.errors import AuthFailed, BadRequest, InterlinguaError, RateLimited
+from ..values.errors import AuthFailed, BadRequest, InterlinguaError, RateLimited, unknown
 from ..values.messages import (
     AssistantMessage,
     AudioBlock,
@@ -45,7 +45,6 @@ from ..values.messages import (
 )
 from ..values.regular import read_regular
 from ..values.request import CallOptions, ModelDescriptor, Request
-from ..values.spelling import unknown
 from .exchange import ClientKey
 from .settings import Alias, ProviderSettings, Rule, Settings, Target
 

@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 
 from aiohttp import web
 from msgspec.structs import replace
+from multidict import MultiMapping
 
 from ..connect.auth.credentials import scrub
 from ..connect.client import Client
@@ -33,7 +34,7 @@ from ..dialects import WIRES
 from ..dialects.provider_errors import as_provider_error, status_of
 from ..dialects.wire import JSON, TextAnswer, Wire
 from ..serving import guard
-from ..serving.listener import is_loopback, listen_error, refuse_socket_in_use
+from ..serving.listener import is_loopback, listen_error, refuse_socket_in_use, stop_accepting
 from ..serving.problems import HttpProblem
 from ..values import jsontext
 from ..values.errors import (
@@ -49,16 +50,16 @@ from ..values.errors import (
     TimedOut,
 )
 from ..values.folding import unfold
-from ..values.messages import AssistantMessage, AudioBlock, Block, Message, Usage, blocks_of
+from ..values.messages import AssistantMessage, AudioBlock, Message, Usage, blocks_of
 from ..values.request import Context, ModelDescriptor, Request
 from ..values.tokens import estimate, taken
 from .cache_breaks import SentPrompts
 from .exchange import LOCAL, ClientKey, Deferred, Exchange, Gate, Observer, Reservation
-from .front import Front, HandedOver, PlainRequest
+from .front import READABLE_CODINGS, Front, HandedOver, PlainRequest, unreadable_coding
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
 from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
 from .operations import GatewayOperation, operation_of
-from .recall import Recall, StoredResponse, referred_ids, size_of
+from .recall import Recall, StoredResponse, TextResponse, referred_ids, size_of
 from .replying import Channel, HttpChannel, Reply, SocketChannel, error_answer, log_defect
 from .rewriting import renaming
 from .routing import Place, Plan, Router
@@ -181,7 +182,7 @@ class Gateway:
         """Accepts no new connections, and waits for active exchanges, up to a timeout."""
         if self._listener is None:
             return
-        self._close_listener(self._listener)
+        await self._close_listener(self._listener)
         self._stop_sockets()
         await self._none_open(seconds)
         self._grace = 0.0  # it is over
@@ -196,7 +197,7 @@ class Gateway:
     async def stop(self) -> None:
         """Closes the listener; after a short grace period, open exchanges end with an error in the client's wire."""
         if self._listener is not None:
-            self._close_listener(self._listener)
+            await self._close_listener(self._listener)
             self._listener = None
         if self._front is not None:
             await asyncio.sleep(0)  # what came before is under way now, not unused
@@ -219,8 +220,9 @@ class Gateway:
         for lanes in tuple(self._sockets):
             lanes.stop()
 
-    def _close_listener(self, listener: asyncio.Server) -> None:
+    async def _close_listener(self, listener: asyncio.Server) -> None:
         """Closes the listener, and removes the file of its Unix socket, unless it is another's by now."""
+        await stop_accepting(*listener.sockets)
         listener.close()
         own, self._socket_file = self._socket_file, None  # removed once: a later file may get the same inode number
         if self.settings.listen.unix is not None and own is not None:
@@ -366,14 +368,15 @@ class Gateway:
         else:
             body = await self._body(http)
         _refuse_other_encodings(body)
-        rephrased = None
+        rephrased, received = None, body
         if asked.kind == "rephrased" and asked.wire.http.rephrased is not None:
             rephrased = asked.wire.http.rephrased
             body = await _aside(len(body), _rephrased, rephrased.request, body)
         incoming = await self._read(http, body, asked, exchange)
-        own = incoming.request.extra.get(asked.wire.base, {})
-        if rephrased is not None and any(name in own for name in rephrased.own_fields):
-            incoming = replace(incoming, rephrased=rephrased)
+        if rephrased is not None:
+            own = incoming.request.extra.get(asked.wire.base, {})
+            is_own = any(name in own for name in rephrased.own_fields)
+            incoming = replace(incoming, received=received, rephrased=rephrased if is_own else None)
         reply = Reply(
             channel,
             exchange,
@@ -434,6 +437,8 @@ class Gateway:
 
     async def _body(self, http: ClientRequest) -> bytes:
         limits = self.settings.limits
+        if (coding := http.headers.get("Content-Encoding", "identity").lower()) not in READABLE_CODINGS:
+            raise unreadable_coding(coding)
         try:
             if isinstance(http, web.BaseRequest) and http.content.is_eof():  # the body is already complete
                 return await http.read()
@@ -467,13 +472,17 @@ class Gateway:
         if not request.model.id:
             raise BadRequest("the request names no model; set `model`", status=400)
         wanted = request.options.stream if asked.stream is None else asked.stream
+        if wanted is None and request.extra:
+            _refuse_odd_stream(request.extra.get(client_wire.base, {}))
         exchange.is_stream = client_wire.http.stream_default if wanted is None else wanted
         _, exchange.headers, session = _read_headers(http, client_wire)
         exchange.session = request.options.session_id or session
         as_array = exchange.is_stream and client_wire.http.json_streams and http.query.get("alt") != "sse"
         expanded = False
         if client_wire.http.stored_route is not None:
-            request, expanded = await self._with_history(exchange, request)
+            exchange.extra["given"] = request.context.messages
+            if request.extra:  # where a reference would be
+                request, expanded = await self._with_history(exchange, request)
         if self.recall.shared is not None:
             await self.recall.fetch_answers(exchange.key.name, request)
         if not request.context.messages and "prepares" not in exchange.extra:
@@ -486,13 +495,16 @@ class Gateway:
         exchange.request = request
         resolved, owners = request, frozenset[str]()
         if client_wire.http.item_blocks is not None:
-            resolved, owners = await self._with_items(exchange, request)
+            ids = referred_ids(request.context.messages, client_wire.base)
+            if ids:
+                resolved, owners = await self._with_items(exchange, request, ids)
         return Incoming(
             wire=client_wire,
             request=request,
             resolved=resolved,
             item_owners=owners,
             body=None if changed or expanded else body,
+            received=body,
             as_array=as_array,
             headers=exchange.headers,
             tokens=None if expanded or resolved is not decoded else tokens,
@@ -643,31 +655,34 @@ class Gateway:
 
     def _remember_text(self, exchange: Exchange, found: TextAnswer, answer: Deferred, size: int) -> None:
         """The same for an answer of plain text, which is decoded when it is needed."""
-        request, key, find = exchange.request, exchange.key.name, exchange.wire.http.item_blocks
-        if request is None or exchange.wire.http.stored_route is None:
+        request, key, wire = exchange.request, exchange.key.name, exchange.wire
+        if request is None or wire.http.stored_route is None:
             return
         self.recall.remember_text(key, request, found.text, answer, size)
-        if request.extra.get(exchange.wire.base, {}).get("store") is False:
+        if request.extra and request.extra.get(wire.base, {}).get("store") is False:
             return
-        given, created = exchange.extra.get("given", request.context.messages), exchange.started
-        self.recall.store(
-            key,
-            found.id,
-            lambda: StoredResponse(request=request, given=given, answer=answer(), created=created),
-            size + size_of(request.context.messages),
+        given = exchange.extra.get("given")
+        is_whole = given is request.context.messages  # nothing was put before or into the messages of the body
+        stored = TextResponse(
+            wire=wire,
+            body=exchange.body if is_whole else b"",
+            expanded=None if is_whole else (request, given or request.context.messages),
+            answer=answer,
+            created=exchange.started,
         )
-        if find is not None:
+        size += len(exchange.body) if is_whole else size_of(request.context.messages)
+        self.recall.store(key, found.id, stored.response, size)
+        if wire.http.item_blocks is not None:
             for id in found.items:
-                part = functools.partial(_item, answer, find, id)
-                self.recall.store_item(key, id, part, size)
+                self.recall.store_item(key, id, functools.partial(stored.item, id), size)
 
     async def _with_history(self, exchange: Exchange, request: Request) -> tuple[Request, bool]:
         """Returns the request, with the messages that it refers to by id before its own, of any model."""
         api, key = exchange.wire.base, exchange.key.name
         residual = dict(request.extra.get(api, {}))
-        exchange.extra["given"] = request.context.messages
         before: tuple[Message, ...] = ()
         previous, conversation = residual.pop("previous_response_id", None), residual.pop("conversation", None)
+        references = {"previous_response_id": previous, "conversation": conversation}
         if previous is not None and conversation is not None:
             raise BadRequest("`previous_response_id` and `conversation` exclude each other; send one", status=400)
         if previous is not None:
@@ -694,15 +709,15 @@ class Gateway:
         else:
             return request, False
         residual.pop("~input", None)  # the input was one text: it is no more
+        exchange.references = {api: {**residual, **references}}
         context = replace(request.context, messages=(*before, *request.context.messages))
         return replace(request, context=context, extra={**request.extra, api: residual}), True
 
-    async def _with_items(self, exchange: Exchange, request: Request) -> tuple[Request, frozenset[str]]:
+    async def _with_items(
+        self, exchange: Exchange, request: Request, ids: Sequence[str]
+    ) -> tuple[Request, frozenset[str]]:
         """Returns the request with the stored items that it refers to, and who has them."""
         key, wire = exchange.key.name, exchange.wire
-        ids = referred_ids(request.context.messages, wire.base)
-        if not ids:
-            return request, frozenset()
         await self._fetch(key, "item", *ids)
         resolved, owners = self.recall.resolve(key, wire, request)
         if resolved is not request:
@@ -730,7 +745,14 @@ class Gateway:
         if asked.kind == "fixed":
             return facts.fixed[asked.part or ""](self._router.names(key), _object(body) if body else None)
         if asked.kind == "count" and facts.count is not None:
-            return facts.count.answer(await _aside(len(body), _counted, asked, body))
+            request = await _aside(len(body), _to_count, asked, body)
+            if facts.stored_route is not None:
+                request, _ = await self._with_history(exchange, request)
+                if ids := referred_ids(request.context.messages, asked.wire.base):
+                    request, _ = await self._with_items(exchange, request, ids)
+            if not request.context.messages:
+                _refuse_empty(asked, request)
+            return facts.count.answer(await _aside(len(body), taken, request.context))
         kind = "conversation" if asked.kind == "conversation" else "response"
         await self._fetch(key.name, kind, asked.id)
         method, query = _read_method(http), http.query
@@ -766,7 +788,9 @@ class Gateway:
             raise BadRequest(f"no WebSocket handshake: {error.text}; send version 13 and a key", status=400) from None
 
         async def read(data: Any) -> dict[str, Any]:
-            return await _aside(len(data), _object, data)
+            found = _SocketMessage(await _aside(len(data), _object, data))
+            found.received = data.encode("utf-8", "replace") if isinstance(data, str) else data
+            return found
 
         async def respond(given: dict[str, Any] | InterlinguaError, lane: Lane) -> bool:
             one = replace(exchange, id=_new_id(), started=time.time(), extra={"lane": lane})
@@ -805,13 +829,17 @@ class Gateway:
         if self._is_draining:
             raise _stopping()
         if given.get("type") != "response.create":
-            raise BadRequest(f"unknown message type {given.get('type')!r}; send response.create", status=400)
+            # The only event of a client (developers.openai.com/api/reference/resources/responses/websocket-events).
+            remedy = "send response.create; to cancel a response, close the WebSocket"
+            raise BadRequest(f"unknown message type {given.get('type')!r}; {remedy}", status=400)
         nested = given.get("response")
         own = nested if isinstance(nested, dict) else given
         body = {name: value for name, value in own.items() if name not in _SOCKET_ONLY} | {"stream": True}
         if own.get("generate") is False:
             exchange.extra["prepares"] = True
         incoming = await self._read(http, jsontext.write(body), GatewayOperation("call", asked.wire), exchange)
+        if isinstance(given, _SocketMessage):
+            incoming = replace(incoming, received=given.received)
         if "prepares" in exchange.extra:
             await self._prepare(http, incoming, exchange, reply)
         else:
@@ -834,27 +862,31 @@ class Gateway:
         )
         _keep_latest(exchange, id, incoming.request, answer)
         if exchange.is_stream:
-            encoder = incoming.wire.codec.StreamEncoder(request=incoming.request)
+            encoder = incoming.wire.codec.StreamEncoder(request=exchange.with_references(incoming.request))
             await reply.end(b"".join(map(encoder.feed, unfold(answer))) + encoder.close())
         else:
-            await reply.whole(incoming.wire.codec.encode_response(answer, request=incoming.request).bytes(), ())
+            asked = exchange.with_references(incoming.request)
+            await reply.whole(incoming.wire.codec.encode_response(answer, request=asked).bytes(), ())
         self._close(exchange, None)
 
     async def _pass_on(self, http: web.BaseRequest, exchange: Exchange, channel: Channel) -> web.StreamResponse:
         """A path that the gateway only passes on, to the provider of the model that the path or the body names."""
         path, key = http.rel_url.raw_path, exchange.key
-        nothing = BadRequest(f"nothing answers {http.method} {path}; check the base URL of the client", status=404)
+        remedy = "" if key.passthrough else ", or use a key that may use other paths (--passthrough)"
+        remedy = f"check the base URL of the client{remedy}"
+        nothing = BadRequest(f"nothing answers {http.method} {path}; {remedy}", status=404)
         if http.method != "POST" or not key.passthrough or _is_odd(path):
             raise nothing
         body = await self._body(http)
         try:
-            given = await _aside(len(body), _object, body)
+            given = await _aside(len(body), _object, body, jsontext.read)
         except InterlinguaError:
             raise nothing from None
         in_path = _MODEL_IN_PATH.search(path)
         asked = unquote(in_path[1]) if in_path is not None else given.get("model")
         if not isinstance(asked, str) or not asked:
             raise nothing
+        await _aside(len(body), _object, body)
         exchange.asked_model, exchange.body, exchange.lane = asked, body, "passed"
         plan = await self._router.plan(asked, key, _NOTHING, http.headers, 0)
         place = next((one for one in plan.places if one.wire is not None), None)
@@ -898,6 +930,8 @@ class Gateway:
             raise _cleaned(error, place) from None
         except (asyncio.CancelledError, ConnectionError):
             exchange.is_aborted, exchange.error = True, Aborted(LEFT)
+            exchange.is_estimated = True  # the provider has the input, and charges it
+            exchange.answer = AssistantMessage(content=(), usage=Usage.of(tokens, 0))
             raise
         finally:
             self._close(exchange, reservation)
@@ -1035,6 +1069,12 @@ class Gateway:
         return None if cost is None else cost.total
 
 
+class _SocketMessage(dict[str, Any]):
+    """A message of a WebSocket, with its text."""
+
+    received = b""
+
+
 class _Hooks(NamedTuple):
     """What observers have beside `observe`: functions that wait for nothing, and those that write later."""
 
@@ -1089,18 +1129,12 @@ def _exchange(asked: GatewayOperation) -> Exchange:
     )
 
 
-def _item(
-    answer: Deferred, find: Callable[[AssistantMessage], Mapping[str, Sequence[Block]]], id: str
-) -> AssistantMessage:
-    """Returns one item of an answer."""
-    message = answer()
-    return replace(message, content=tuple(find(message)[id]))
-
-
 def _keep_latest(exchange: Exchange, id: str, request: Request, answer: AssistantMessage) -> StoredResponse:
     """Returns a response as it is stored. The connection of a WebSocket keeps its latest one."""
     given = exchange.extra.get("given", request.context.messages)
-    stored = StoredResponse(request=request, given=given, answer=answer, created=exchange.started)
+    stored = StoredResponse(
+        request=exchange.with_references(request), given=given, answer=answer, created=exchange.started
+    )
     lane = exchange.extra.get("lane")
     if lane is not None:
         lane.keep(id, stored)
@@ -1215,12 +1249,28 @@ def _read_headers(http: ClientRequest, client_wire: Wire) -> tuple[str | None, d
     if head is not None and head.read is not None:
         return head.read  # type: ignore[no-any-return]
     headers = http.headers
-    own = {name: value for name in client_wire.http.request_headers if (value := headers.get(name)) is not None}
+    if head is None:
+        _refuse_two_keys(headers)
+    own = {name: ", ".join(values) for name in client_wire.http.request_headers if (values := headers.getall(name, ()))}
     session = next((value for name in _SESSION_HEADERS if (value := headers.get(name))), None)
     found = (_secret(http), own, session)
     if head is not None:
         head.read = found
     return found
+
+
+def _refuse_odd_stream(residual: Mapping[str, Any]) -> None:
+    """Refuses a `stream` that is no boolean: the client would get an answer of another form than it reads."""
+    if residual.get("stream") is not None:
+        raise BadRequest(f"$.stream: expected true or false, got {type(residual['stream']).__name__}", status=400)
+
+
+def _refuse_two_keys(headers: MultiMapping[str]) -> None:
+    """Refuses a key or a session twice: a proxy before the gateway may have checked the other one. Lists may come in
+    several headers (RFC 9110, 5.2)."""
+    for name in ("Authorization", *_KEY_HEADERS, *_SESSION_HEADERS):
+        if len(headers.getall(name, ())) > 1:
+            raise BadRequest(f"the header {name} was sent twice; send it once", status=400)
 
 
 _MODEL_IN_PATH = re.compile(r"/models?/([^/:]+)[:/]")  # of Google and Bedrock
@@ -1254,7 +1304,8 @@ def _is_odd(path: str) -> bool:
 def _decoded(asked: GatewayOperation, body: Any) -> Request:
     """The request of a client; what is wrong with it is the client's fault."""
     try:
-        request: Request = asked.wire.codec.decode_request(body, model=asked.model, stream=asked.stream)
+        value = _read_json(body) if isinstance(body, bytes) else body
+        request: Request = asked.wire.codec.decode_request(value, model=asked.model, stream=asked.stream)
     except (FormatError, DialectError) as error:
         raise BadRequest(str(error), status=400) from None
     return request
@@ -1298,17 +1349,14 @@ def _rephrased(request: Callable[[Any], Any], body: bytes) -> bytes:
     return jsontext.write(request(_object(body)))
 
 
-def _counted(asked: GatewayOperation, body: bytes) -> int:
-    """The tokens of a request to be counted."""
+def _to_count(asked: GatewayOperation, body: bytes) -> Request:
+    """The request whose tokens are to be counted."""
     assert asked.wire.http.count is not None
     _refuse_other_encodings(body)
     try:
-        request = _decoded(asked, asked.wire.http.count.request(_object(body)))
+        return _decoded(asked, asked.wire.http.count.request(_object(body)))
     except (KeyError, TypeError, AttributeError) as error:
         raise BadRequest(f"the body holds no request to count: {error!r}", status=400) from None
-    if not request.context.messages:
-        _refuse_empty(asked, request)
-    return taken(request.context)
 
 
 def _refuse_other_encodings(body: bytes) -> None:
@@ -1320,10 +1368,18 @@ def _refuse_other_encodings(body: bytes) -> None:
             raise BadRequest(f"the body is not UTF-8: byte {error.start}; send JSON in UTF-8", status=400) from None
 
 
-def _object(body: Any) -> dict[str, Any]:
+def _read_json(body: bytes) -> Any:
+    """The value of a body. One with a key twice is refused: a provider may take the other value than the one that was
+    checked here, also of limits and budgets."""
+    value = jsontext.read(body)
+    jsontext.refuse_duplicates(body, value)
+    return value
+
+
+def _object(body: bytes | str, read: Callable[[bytes], Any] = _read_json) -> dict[str, Any]:
     """The JSON object of a body."""
     try:
-        value = jsontext.read(body)
+        value = read(body.encode() if isinstance(body, str) else body)
     except FormatError as error:
         raise BadRequest(str(error), status=400) from None
     if not isinstance(value, dict):

@@ -85,7 +85,7 @@ class KeyFile(Generic[K]):
         with self.changing() as keys:
             if any(one.name == key.name for one in keys):
                 raise InterlinguaError(
-                    f"key {key.name!r} already exists; choose another name, or delete that key first"
+                    f"key {key.name!r} already exists; choose another name, or revoke that key first"
                 )
             keys.append(key)
 

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 
 from aiohttp import web
 
-from ..values.numbers import natural
+from ..values.text import natural
 from .access import Access, Visitor
 from .problems import HttpProblem, problem_of
 

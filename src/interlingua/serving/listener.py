@@ -46,6 +46,20 @@ def refuse_socket_in_use(path: str) -> None:
     raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
+async def stop_accepting(*listening: socket.socket) -> None:
+    """Makes listening sockets accept no more, once each connection that they accepted has its transport.
+
+    asyncio accepts a connection first and makes its transport in a task. If the server is closed between the two, the
+    client is left without an answer, up to Python 3.11 (github.com/python/cpython/issues/109564).
+    """
+    loop = asyncio.get_running_loop()
+    for one in listening:
+        with contextlib.suppress(NotImplementedError, RuntimeError, OSError):  # loops of others, which accept at once
+            if loop.remove_reader(one.fileno()):
+                one.shutdown(socket.SHUT_RDWR)  # who comes now is refused, not reset later
+    await asyncio.sleep(0)
+
+
 class Listener:
     """One application on one port. `port` 0 takes any free one; with `fallback`, so does a port in use."""
 
@@ -55,6 +69,7 @@ class Listener:
         self._port = port
         self._fallback = fallback
         self._runner: web.AppRunner | None = None
+        self._bound: socket.socket | None = None
         self.port = port
 
     @property
@@ -66,9 +81,9 @@ class Listener:
         self._runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=GRACE, handle_signals=False)
         await self._runner.setup()
         try:
-            bound = self._bind()
-            self.port = bound.getsockname()[1]
-            await web.SockSite(self._runner, bound).start()
+            self._bound = self._bind()
+            self.port = self._bound.getsockname()[1]
+            await web.SockSite(self._runner, self._bound).start()
         except BaseException:
             await self._runner.cleanup()
             raise
@@ -92,6 +107,8 @@ class Listener:
 
     async def stop(self) -> None:
         if self._runner is not None:
+            if self._bound is not None:
+                await stop_accepting(self._bound)
             server = self._runner.server
             transports = [one.transport for one in server.connections] if server is not None else []
             await self._runner.cleanup()

@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from ..values import jsontext
-from ..values.numbers import natural
+from ..values.text import natural
 
 HEARTBEAT = 10.0  # seconds
 STALLED = 30.0  # seconds without a write to a viewer before its connection is closed

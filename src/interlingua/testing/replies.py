@@ -6,8 +6,7 @@ from typing import TypeAlias, get_args
 from msgspec.structs import replace
 
 from ..dialects import Http, Wire
-from ..dialects.paths import cut_frames
-from ..dialects.registry import wire
+from ..dialects.registry import cut_frames, wire
 from ..dialects.wire import NDJSON
 from ..values import jsontext
 from ..values.errors import InterlinguaError, ProviderError

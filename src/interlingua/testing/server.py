@@ -24,8 +24,7 @@ from multidict import CIMultiDictProxy
 from ..conversion.adapting.adapter import adapt
 from ..conversion.checks import check
 from ..dialects import dialect
-from ..dialects.paths import Route, route
-from ..dialects.registry import wire
+from ..dialects.registry import Route, route, wire
 from ..dialects.wire import JSON, SSE
 from ..values import jsontext
 from ..values.errors import BadRequest, InterlinguaError, ProviderError
@@ -62,9 +61,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Disconnect:
-    """A client that left before its response was complete: when (by `time.monotonic`), and the `index` of its
-    request.
-    """
+    """A client that left before its response ended: when (by `time.monotonic`), and the `index` of its request."""
 
     time: float
     index: int
@@ -188,9 +185,7 @@ class Server(ThreadedServer):
         text: str = "",
         **how: Any,
     ) -> None:
-        """Queues a tool call, after optional text; otherwise like `answer`. Pass a list of blocks for several at
-        once.
-        """
+        """Queues a tool call, after optional text; otherwise like `answer`. A list of blocks is several at once."""
         with self._changed:
             self._calls += 1
             number = self._calls

@@ -267,9 +267,7 @@ def _ask_google() -> _Google:
 
 
 async def google_project(option: str | None = None, *, env: Mapping[str, str] | None = None) -> str:
-    """Returns the option, GOOGLE_CLOUD_PROJECT, GCLOUD_PROJECT, or the project of the application default
-    credentials.
-    """
+    """The option, GOOGLE_CLOUD_PROJECT, GCLOUD_PROJECT, or the project of the application default credentials."""
     given = (option or "").strip() or _given(env, "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT")
     project = given or (await asyncio.to_thread(_google_default)).project
     if not project:

@@ -542,9 +542,7 @@ class _Answer(dict[str, Any]):
 
 
 async def _post(url: str, fields: Fields, token_format: str = "form") -> tuple[int, dict[str, Any]]:
-    """Returns the status and the JSON object of the response. Redirects are not followed, since they could leak
-    secrets.
-    """
+    """The status and the JSON object of the response. Redirects are not followed, since they could leak secrets."""
     import aiohttp
 
     host = urlsplit(url).hostname
