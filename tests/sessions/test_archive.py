@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from interlingua.sessions import Session, store_at
+from interlingua.conversion import large_sessions, sources
+from interlingua.dialects import FORMATS
+from interlingua.sessions import Session, archive_reading, store_at
 from interlingua.sessions.archive import Archive, ArchiveError, Report
 from interlingua.sessions.archive_index import Part, Stamp
 from interlingua.sessions.archive_reading import conversations, part_of, read_file
-from interlingua.sessions.cards import Totals
-from interlingua.sessions.spending import BUCKETS, Used
+from interlingua.sessions.cards import BUCKETS, Totals, Used
 from interlingua.sessions.text_index import Found, TextIndex
 from interlingua.sessions.texts import Query
 from interlingua.values.losses import Lines
@@ -358,6 +359,29 @@ def test_a_transcript_is_read_line_by_line_as_it_is_as_a_whole(tmp_path: Path) -
     whole = [part_of(0, "transcript", one, None) for _, one in conversations(path, "transcript", [])]
     assert lines and spoken(whole) == spoken(lines)
     assert (sums(whole), whole[0].messages, whole[0].title) == (sums(lines), lines[0].messages, lines[0].title)
+
+
+STREAMED = [name for name, form in FORMATS.items() if (form.stream or form.listed) and not form.line_reader]
+
+
+@pytest.mark.parametrize("kind", STREAMED)
+def test_a_large_session_is_read_some_entries_at_a_time(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same texts, title, models, usage and number of messages."""
+    monkeypatch.setattr(large_sessions, "LARGE", 1)
+    monkeypatch.setattr(archive_reading, "ENTRIES", 2)
+    for path in sorted((Path(__file__).parents[1] / "wire" / kind).glob("*.json*")):
+        if large_sessions.open_large(sources.Source(path), kind, []) is None:
+            continue
+        read = list(read_file(path, kind, Stamp.of(path)))
+        parts = [part for one in read for part in one.parts]
+        (whole,) = (part_of(0, kind, conversation, None) for _, conversation in conversations(path, kind, []))
+        assert len(parts) >= whole.messages / 2
+        assert (spoken([whole]), sums([whole])) == (spoken(parts), sums(parts)), path.name
+        assert whole.messages == sum(part.messages for part in parts)
+        assert whole.title == next((part.title for part in reversed(parts) if part.title is not None), None)
+        assert whole.models == tuple(dict.fromkeys(model for part in parts for model in part.models))
+        assert whole.ended == next((part.ended for part in reversed(parts) if part.ended is not None), None)
+        assert {0} == {part.number for part in parts}
 
 
 def spoken(parts: list[Part]) -> Counter[tuple[Any, ...]]:

@@ -26,10 +26,9 @@ from interlingua.sessions.gc import (
     purge_one,
     restore,
 )
-from interlingua.sessions.store import Deleted
+from interlingua.sessions.store import Deleted, own_key, view_path
 from interlingua.sessions.text_index import TextIndex
 from interlingua.sessions.texts import Query
-from interlingua.sessions.view_files import own_key, view_path
 from sessions.making import texts, user
 
 

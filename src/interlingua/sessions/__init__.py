@@ -37,7 +37,9 @@ if TYPE_CHECKING:
         session_totals,
         summary_request,
     )
-    from .session import Session, UnfinishedCall, save, store_at
+    from .reader import UnfinishedCall
+    from .saving import save
+    from .session import Session, store_at
 
 # Loaded on first use: listing the sessions of a store needs no dialects.
 _LAZY = by_module(
@@ -45,7 +47,9 @@ _LAZY = by_module(
         "operations": "collect_garbage compact_session delete_sessions deleted_sessions export_session find_sessions"
         " fork_session import_sessions list_sessions open_session purge_sessions read_session repair_session"
         " restore_sessions search_sessions session_totals summary_request",
-        "session": "Session UnfinishedCall save store_at",
+        "reader": "UnfinishedCall",
+        "saving": "save",
+        "session": "Session store_at",
     }
 )
 

@@ -38,10 +38,10 @@ from .archive_index import (
     Stamp,
 )
 from .archive_reading import FLUSH_CHARS, conversations, read_file
+from .cards import Price, Total
 from .files import ENDING
 from .programs import PROGRAMS, Program
 from .session import Session, store_at
-from .spending import Price, Total
 from .store import Store
 from .text_index import Found, Results
 from .texts import Query

@@ -18,8 +18,8 @@ import zstandard
 
 from ..conversion.sources import DATABASES
 from ..values.errors import InterlinguaError
-from ..values.word_breaks import spaced
-from .spending import GROUPS, Price, Total, Used, add_usage, totals
+from ..values.text import spaced
+from .cards import GROUPS, Price, Total, Used, add_usage, totals
 from .store import Store
 from .text_index import TextIndex, part_of
 from .texts import Query, Text
@@ -216,9 +216,7 @@ class ArchiveIndex(TextIndex):
         return session
 
     def _session_of(self, database: sqlite3.Connection, file: int, path: str, part: Part) -> int:
-        """Returns the row number of a conversation; the row is created with its first part and updated with the
-        others.
-        """
+        """The row number of a conversation; the row is created with its first part and updated with the others."""
         row = database.execute(
             "SELECT n, models FROM sessions WHERE file = ? AND number = ?", (file, part.number)
         ).fetchone()
@@ -233,8 +231,9 @@ class ArchiveIndex(TextIndex):
         models = msgspec.json.encode(tuple(dict.fromkeys((*known, *part.models)))).decode()
         database.execute(
             "UPDATE sessions SET title = COALESCE(?, title), project = COALESCE(project, ?), models = ?,"
-            " messages = messages + ?, started = COALESCE(started, ?), ended = COALESCE(?, ended) WHERE n = ?",
-            (part.title, part.project, models, part.messages, part.started, part.ended, number),
+            " messages = messages + ?, started = COALESCE(MIN(started, ?), started, ?), ended = COALESCE(?, ended)"
+            " WHERE n = ?",
+            (part.title, part.project, models, part.messages, part.started, part.started, part.ended, number),
         )
         return number
 

@@ -1,6 +1,7 @@
 """Reads files for the archive: conversations, with their texts and usage."""
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -10,7 +11,9 @@ from msgspec.structs import replace
 
 from .. import conversion
 from ..conversion import sources
+from ..conversion.large_sessions import LargeSession, is_large, open_large
 from ..conversion.sources import as_utf8
+from ..dialects.files.line_readers import OPEN_CALLS
 from ..dialects.registry import FORMATS
 from ..dialects.wire import LineReader
 from ..values import jsontext
@@ -29,12 +32,13 @@ from ..values.messages import (
 from ..values.regular import stream_regular
 from ..values.request import Conversation, Entry, is_aside
 from .archive_index import FAILED, READER, SKIPPED, FileParts, FileProblem, KnownFile, Part, Stamp
+from .cards import Used, unattributed, used_by, used_in
 from .programs import HEAD, project_of
-from .spending import Used, used_by, used_in
 from .texts import Text, message_texts
 
 MAX_BODY = 512 << 20  # maximum bytes of a file that must be read as a whole
 FLUSH_CHARS = 12 << 20  # characters per portion
+ENTRIES = 200  # of a large session that are in memory
 UNKNOWN = "no known format"
 _TITLE = 80
 
@@ -56,10 +60,7 @@ def read_file(
         if lines is not None:
             yield from lines.read(stamp)
             return
-        project = project_of(path, head)
-        for number, (kind, conversation) in enumerate(conversations(path, dialect, problems)):
-            part = part_of(number, kind, conversation, project)
-            problems += (FileProblem(note.message, note.line) for note in conversation.problems)
+        for part in _parts(path, dialect, project_of(path, head), problems):
             waiting.append(part)
             size, count = size + part.size, count + 1
             if size > FLUSH_CHARS:
@@ -70,6 +71,45 @@ def read_file(
     if not count:
         problems = [_failure(path, problems, searched)]
     yield FileParts(str(path), stamp, waiting, list(dict.fromkeys(problems)), first=first)
+
+
+def _parts(path: Path, dialect: str | None, project: str | None, problems: list[FileProblem]) -> Iterator[Part]:
+    """The conversations of a file; of a large session, some entries at a time."""
+    source = sources.Source(path)
+    notes: list[sources.Problem] = []
+    session = open_large(source, dialect, notes, limit=MAX_BODY) if is_large(source) else None
+    if session is not None:
+        problems += (FileProblem(note.message, note.line) for note in notes)
+        yield from _large_parts(session, project)
+        return
+    for number, (kind, conversation) in enumerate(conversations(path, dialect, problems)):
+        problems += (FileProblem(note.message, note.line) for note in conversation.problems)
+        yield part_of(number, kind, conversation, project)
+
+
+def _large_parts(session: LargeSession, project: str | None) -> Iterator[Part]:
+    about, entries = session.about, session.entries()
+    rest = replace(about, usage=None)  # of the entries alone
+    names: dict[str, str] = {}
+    used: dict[bytes, Used] = {}
+    last: AssistantMessage | None = None
+    ended: int | None = None
+    is_begun = is_titled = False
+    while some := tuple(itertools.islice(entries, ENTRIES)):
+        part = part_of(0, session.dialect, replace(rest, entries=some), project, names)
+        ended = max((at for at in (ended, part.ended) if at is not None), default=None)
+        yield part._replace(title=None if is_titled else part.title, ended=ended)
+        is_begun, is_titled = True, is_titled or part.title is not None
+        rest = replace(rest, title=None, system=None)
+        if about.usage is not None:
+            used.update((one.key, one) for one in part.used)
+            last = next((e.message for e in reversed(some) if isinstance(e.message, AssistantMessage)), last)
+        while len(names) > OPEN_CALLS:
+            del names[next(iter(names))]
+    missing = unattributed(about, list(used.values()), last)
+    if missing is not None or not is_begun:
+        part = part_of(0, session.dialect, rest, project)
+        yield part._replace(title=None if is_titled else part.title, used=[] if missing is None else [missing])
 
 
 def _failure(path: Path, problems: list[FileProblem], searched: bool) -> FileProblem:
@@ -100,8 +140,14 @@ def _detected(value: object) -> str:
     return found.dialect
 
 
-def part_of(number: int, dialect: str, conversation: Conversation, project: str | None) -> Part:
-    """Returns a whole conversation as a part."""
+def part_of(
+    number: int,
+    dialect: str,
+    conversation: Conversation,
+    project: str | None,
+    names: dict[str, str] | None = None,
+) -> Part:
+    """Returns a conversation as a part; `names` are the tools of calls, by the call, and get more of them."""
     messages = [entry.message for entry in conversation.entries if not is_aside(entry)]
     times = [at for message in messages if isinstance(at := getattr(message, "timestamp", None), int)]
     models = dict.fromkeys(filter(None, map(model_of, messages)))
@@ -111,7 +157,7 @@ def part_of(number: int, dialect: str, conversation: Conversation, project: str 
         texts.append(Text("", None, "system", "system", system))
     if conversation.title:
         texts.append(Text("", None, "title", "", conversation.title))
-    names: dict[str, str] = {}  # call -> its tool
+    names = {} if names is None else names
     for entry in conversation.entries:
         message = entry.message
         if isinstance(message, AssistantMessage):

@@ -13,7 +13,7 @@ from ..values import jsontext
 from .blobs import NAME
 from .files import FileStore
 from .session import Session
-from .store import Deleted, SessionBusy, SessionDamaged, SessionError, SessionNotFound, Store
+from .store import Deleted, SessionBusy, SessionDamaged, SessionError, SessionNotFound, Store, own_key, view_path
 from .tree import (
     BAD,
     BLANK,
@@ -30,7 +30,6 @@ from .tree import (
     read_line,
     walk,
 )
-from .view_files import own_key, view_path
 
 # A deleted session can be restored for a period. Then it is purged: its lines and index, backups, blobs that no other
 # session references, its entries in the search index, and its view state.

@@ -18,20 +18,20 @@ from .. import conversion
 from ..conversion import local_files, sources
 from ..conversion.sources import Problem
 from ..values import jsontext
-from ..values.errors import FormatError, InterlinguaError
+from ..values.errors import FormatError, InterlinguaError, unknown
 from ..values.losses import Encoded, Lines
 from ..values.places import home as default_home
 from ..values.regular import stream_regular
 from ..values.request import Conversation, Entry
-from ..values.spelling import unknown
 from . import compaction, gc
 from .archive import OWN
 from .archive_index import ArchiveIndex
+from .cards import Total
 from .files import ENDING, FileStore
 from .gc import Collected, Purged
 from .repair import Examined, examine
-from .session import Session, save, store_at
-from .spending import Total
+from .saving import save
+from .session import Session, store_at
 from .store import Deleted, SessionError, SessionInfo, SessionNotFound, Store, typed
 from .summary import is_foreign
 from .text_index import Results

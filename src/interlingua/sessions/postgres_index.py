@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ..values.errors import InterlinguaError
-from ..values.word_breaks import spaced
+from ..values.text import spaced
 from .cards import Card, CardState
 from .session import Session
 from .sql import Database, SqlStore

@@ -5,10 +5,12 @@ id, and returns the place of each line in the tree. It knows nothing of messages
 """
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import quote
 
 from ..values.errors import InterlinguaError
 from ..values.messages import Value
@@ -258,3 +260,17 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+# --- view state of the canvas -----------------------------------------------------------------------------------------
+
+
+def own_key(agent: str, id: str) -> str:
+    """Returns the key of a session of a store, as the canvas has it in its URLs."""
+    return f"own~{quote(agent, safe='')}~{quote(id, safe=':@+=')}"
+
+
+def view_path(home: Path, key: str) -> Path:
+    """Returns the file with the view state of the session with this key."""
+    name = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+    return home / "canvas" / "views" / f"{name}.json"

@@ -25,10 +25,10 @@ import msgspec
 from ..values.errors import InterlinguaError
 from ..values.places import private_folder
 from ..values.regular import private_database
-from ..values.word_breaks import spaced
-from .cards import Card, CardState
-from .session import Line, Session
-from .spending import Used, add_usage, used_by
+from ..values.text import spaced
+from .cards import Card, CardState, Used, add_usage, used_by
+from .reader import Line
+from .session import Session
 from .store import SessionInfo, Store
 from .texts import KINDS, Filters, Query, Snippet, Term, Text, is_in, message_texts, snippet, terms_of, texts_of
 from .tree import ENTRY
@@ -310,7 +310,7 @@ class TextIndex:
         """Deletes a session's rows; a contentless FTS5 table needs their original texts, read from the lines."""
         with self._writing() as database:
             rows = database.execute("SELECT n, line FROM texts WHERE session = ? ORDER BY n", (known.n,)).fetchall()
-            texts = ((line.number, text) for line in _all_lines(session, revised=False) for text in texts_of(line))
+            texts = ((line.number, text) for line in _all_lines(session) for text in texts_of(line))
             for (n, number), (line, text) in zip(rows, texts, strict=False):
                 if number != line:
                     return  # the lines have changed since: the rows stay, without a session
@@ -671,8 +671,8 @@ def digest_of(session: Session, lines: int) -> bytes:
     return hashlib.blake2b(first[:4096] + b"\0" + last, digest_size=16).digest()
 
 
-def _all_lines(session: Session, *, revised: bool = True) -> Iterator[Line]:
+def _all_lines(session: Session) -> Iterator[Line]:
     for start in range(0, session.line_count, BATCH_LINES):
-        for line in session.lines(start, BATCH_LINES, revised=revised):
+        for line in session.lines(start, BATCH_LINES, revised=False):
             if line.kind >= ENTRY or line.fields is not None or line.problem is not None:
                 yield line

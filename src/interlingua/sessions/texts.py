@@ -28,8 +28,8 @@ from ..values.messages import (
     ToolResultMessage,
     blocks_of,
 )
-from ..values.word_breaks import spaced
-from .session import Line
+from ..values.text import spaced
+from .reader import Line
 from .tree import BAD, BLANK, LABEL, MARK, REVISION, SESSION
 
 KINDS = ("text", "thinking", "arguments", "result", "system", "summary", "note", "document", "title", "other")

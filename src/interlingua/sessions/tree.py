@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from ..values import jsontext
 from ..values.canonical import SELF, dump
-from ..values.errors import FormatError
-from ..values.messages import AgentMessage, CustomMessage, Message, Value
+from ..values.errors import BadWire, FormatError
+from ..values.messages import AgentMessage, CustomMessage, Message, MessageBase, Value
 from ..values.request import Conversation, Entry, is_aside
 
 ROOT = -1  # the parent of a root
@@ -376,3 +376,15 @@ def _renamed(aside: Any, names: dict[str, str | None]) -> Any:
     target = aside.fields.get("target")
     new = names.get(target, target) if isinstance(target, str) else target
     return aside if new == target else CustomMessage(aside.role, {**aside.fields, "target": new})
+
+
+def readable_line(entry: Entry) -> bytes:
+    """The line of an entry; raises FormatError, with the path, if it would be unreadable once written."""
+    if not isinstance(entry.message, MessageBase | CustomMessage):
+        raise FormatError(f"{type(entry.message).__name__} is not a message; append a UserMessage(content=…)")
+    line = encode_line(entry)
+    try:
+        decode_line(line)
+    except BadWire as error:
+        raise FormatError(error.message.partition(": ")[2], error.path) from None
+    return line
