@@ -61,7 +61,6 @@ NOT_PRIVATE = {
 # catalogue of the core tools, and a session opens its canvas.
 UPWARDS = {
     ("tools.catalog", "host.session_tools"),
-    ("tools.catalog", "host.message_tool"),
     ("sessions.session", "canvas.opened"),
 }
 ENTRY_POINTS = {"plugins"}  # a group of entry points, no module to import

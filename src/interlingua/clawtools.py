@@ -48,7 +48,6 @@ from .tools.params import (
     read_string_param,
 )
 from .tools.registry import ToolRegistry
-from .tools.results import error_result, image_result, json_result, text_result
 from .tools.schemas import clean_schema_for_gemini, extract_tool_schema, normalize_schema
 from .tools.tool import (
     ContentBlock,
@@ -62,6 +61,10 @@ from .tools.tool import (
     ToolResult,
     ToolSection,
     ToolUpdateCallback,
+    error_result,
+    image_result,
+    json_result,
+    text_result,
 )
 from .values.errors import ToolAuthorizationError, ToolInputError
 from .values.events import StreamEvent

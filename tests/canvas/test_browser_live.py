@@ -340,9 +340,10 @@ def test_a_call_is_not_allowed_by_accident(chromium: Any, tmp_path: Path) -> Non
             phone.go(f"/s/{key}/transcript")
             phone.page.get_by_role("button", name="Continue").last.click()
             phone.page.get_by_label("your message").fill("Once more")
+            expect(phone.page.locator(".picked .chip")).to_have_count(1)
+            phone.page.locator(".picked .chip button").click()
             phone.page.get_by_label("find a model").fill("local/test-model")
             phone.page.locator(".models .menu .row", has_text="local/test-model").first.click()
-            phone.page.locator(".picked .chip button").first.click()
             phone.page.get_by_role("button", name="Send", exact=True).click()
             for name in "Allow", "Deny":
                 button = phone.page.get_by_role("button", name=name, exact=True)

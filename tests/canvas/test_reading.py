@@ -19,7 +19,7 @@ from interlingua.canvas import reading_routes, server
 from interlingua.canvas.reading_routes import CollectorPause
 from interlingua.sessions import Session
 from interlingua.sessions.compaction import cut, finished
-from interlingua.sessions.view_files import view_path
+from interlingua.sessions.store import view_path
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="

@@ -4,7 +4,7 @@ import pytest
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from interlingua.chat.picker import SessionPicker
+from interlingua.chat.screen import SessionPicker
 from interlingua.sessions import SessionInfo
 
 INFOS = [

@@ -1,6 +1,9 @@
 """Workers as real processes, and what they left behind."""
 
+import contextlib
+import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -49,6 +52,20 @@ class Yard:
         """As the system does when memory is short."""
         worker.send_signal(signal.SIGKILL)
         worker.wait()
+
+    def freeze(self, worker: "subprocess.Popen[bytes]") -> None:
+        """Stops a worker where it holds no lock of the SQLite database, which would stop all others with it."""
+        while True:
+            worker.send_signal(signal.SIGSTOP)
+            os.waitpid(worker.pid, os.WUNTRACED)  # the signal has reached every thread
+            with contextlib.closing(sqlite3.connect(self.home / "durable.sqlite", timeout=0)) as database:
+                try:
+                    database.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError:
+                    worker.send_signal(signal.SIGCONT)
+                    time.sleep(0.01)
+                else:
+                    return
 
     def mark(self, **how: Any) -> str:
         """A run whose tools leave traces."""

@@ -18,8 +18,7 @@ pytest.importorskip("dbos", reason="the extra `durable` is not installed")
 from durable.making import Yard
 from interlingua.durable import RunError, Runs
 from interlingua.durable.orders import Order
-from interlingua.durable.place import Place
-from interlingua.durable.presence import presence
+from interlingua.durable.place import Place, presence
 from interlingua.durable.runs import _run
 from interlingua.sessions import SessionError
 from interlingua.values.errors import TimedOut

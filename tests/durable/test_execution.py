@@ -7,8 +7,8 @@ import pytest
 
 import durable.crew as _crew  # noqa: F401  (its agents are named)
 import interlingua as il
-from interlingua.durable.execution import executed
 from interlingua.durable.orders import Order, Outcome, RunFailed
+from interlingua.durable.worker import executed
 from interlingua.sessions import Session, SessionError
 from interlingua.values.messages import AgentMessage, text_of
 

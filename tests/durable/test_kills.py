@@ -108,7 +108,7 @@ def test_a_worker_that_was_wrongly_given_up_lets_go_without_a_word(yard: Yard) -
     id = yard.runs.enqueue("go", agent="waiter", arguments={"file": yard.file, "calls": ["wait"]})
     first = yard.start()
     until(lambda: yard.traces("begun"), "the tool runs")
-    first.send_signal(signal.SIGSTOP)
+    yard.freeze(first)
     for lock in (yard.home / "durable.sqlite.workers").glob("*.lock"):
         lock.unlink()
     second = yard.start()

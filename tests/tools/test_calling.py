@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from interlingua.tools import calling
 from interlingua.tools.calling import ApprovalRequest, call_tool, validated
 from interlingua.tools.decorator import tool as made
-from interlingua.tools.results import text_result
-from interlingua.tools.tool import Execute, Tool, ToolContext, ToolResult
+from interlingua.tools.tool import Execute, Tool, ToolContext, ToolResult, text_result
 from interlingua.values.abort import Abort
 from interlingua.values.errors import FormatError, ToolAuthorizationError, ToolInputError
 from interlingua.values.messages import TextBlock

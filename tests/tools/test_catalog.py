@@ -15,9 +15,8 @@ from interlingua.tools.calling import validated
 from interlingua.tools.catalog import GROUPS, ROWS, Row, discover_core_tools, get_core_sections, get_core_tool_catalog
 from interlingua.tools.fs import local_bridge
 from interlingua.tools.registry import ToolRegistry
-from interlingua.tools.results import text_result
 from interlingua.tools.schemas import extract_tool_schemas
-from interlingua.tools.tool import Tool, ToolContext, ToolMeta, ToolResult, ToolSection
+from interlingua.tools.tool import Tool, ToolContext, ToolMeta, ToolResult, ToolSection, text_result
 
 IDS = [row.id for row in ROWS]
 

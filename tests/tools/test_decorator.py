@@ -15,8 +15,8 @@ from interlingua.tools.calling import call_tool
 from interlingua.tools.decorator import tool
 from interlingua.tools.tool import Tool, ToolResult, ToolUpdateCallback
 from interlingua.values.abort import Abort
-from interlingua.values.docstrings import parse_docstring
 from interlingua.values.errors import FormatError, ToolInputError
+from interlingua.values.python_types import parse_docstring
 
 
 @tool

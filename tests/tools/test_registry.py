@@ -8,8 +8,16 @@ import pytest
 from interlingua.tools.calling import call_tool
 from interlingua.tools.decorator import tool as made
 from interlingua.tools.registry import Resolution, Skipped, ToolRegistry
-from interlingua.tools.results import text_result
-from interlingua.tools.tool import MissingContext, Tool, ToolContext, ToolMeta, ToolResult, ToolSection, needed
+from interlingua.tools.tool import (
+    MissingContext,
+    Tool,
+    ToolContext,
+    ToolMeta,
+    ToolResult,
+    ToolSection,
+    needed,
+    text_result,
+)
 from interlingua.values.errors import FormatError
 from interlingua.values.interop import describe
 

@@ -8,8 +8,15 @@ from typing import Any
 import pydantic
 import pytest
 
-from interlingua.tools.results import NO_OUTPUT, as_result, error_result, image_result, json_result, text_result
-from interlingua.tools.tool import ToolResult
+from interlingua.tools.tool import (
+    NO_OUTPUT,
+    ToolResult,
+    as_result,
+    error_result,
+    image_result,
+    json_result,
+    text_result,
+)
 from interlingua.values.errors import FormatError
 from interlingua.values.messages import AudioBlock, DocumentBlock, ImageBlock, TextBlock
 

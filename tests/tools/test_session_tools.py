@@ -12,8 +12,8 @@ from agent.making import AT_ONCE, Asked, call, calling, client_of, texts, waitin
 from interlingua.host import AgentHost
 from interlingua.host.channels import Channels, Receipt, TerminalSink
 from interlingua.host.directory import Caller
-from interlingua.host.message_tool import message_tool
 from interlingua.host.runs import Run, Spawning
+from interlingua.host.session_tools import message_tool
 from interlingua.tools.calling import call_tool
 from interlingua.tools.catalog import discover_core_tools
 from interlingua.tools.fs import memory_bridge

@@ -14,7 +14,7 @@ from interlingua.tools.core.image import ImageSettings
 from interlingua.tools.core.memory import MemorySettings
 from interlingua.tools.core.web_fetch import WebFetchSettings
 from interlingua.tools.core.web_search import WebSearchSettings
-from interlingua.tools.settings import check_settings, read_settings, with_settings
+from interlingua.tools.tool import check_settings, read_settings, with_settings
 
 KINDS: dict[str, Any] = {
     "exec": ExecSettings,

@@ -19,10 +19,9 @@ from ..dialects.foreign_blocks import meant
 from ..tools.calling import Approve
 from ..tools.catalog import core_tools
 from ..tools.decorator import tool
-from ..tools.settings import with_settings
-from ..tools.tool import Tool, ToolContext, ToolResult, as_tool
+from ..tools.tool import Tool, ToolContext, ToolResult, as_tool, with_settings
 from ..values.abort import Abort
-from ..values.canonical import message_of
+from ..values.canonical import check_context, check_messages, message_of
 from ..values.errors import CannotCompact, FormatError, InterlinguaError
 from ..values.events import AgentEvent
 from ..values.interop import describe, must_propagate, several
@@ -38,7 +37,6 @@ from ..values.messages import (
 )
 from ..values.request import CallOptions, Context, ModelDescriptor, OutputSchema
 from ..values.showing import messages_html
-from ..values.validation import check_context, check_messages
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
 from .compaction import Compacted, Compaction
 from .history import History, Memory, for_models, opened
@@ -189,9 +187,7 @@ class Agent(Generic[T]):
         return messages_html([*self.messages, *([streaming] if streaming is not None else ())], repr(self))
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Calls `listener`, which may be a coroutine function, with every event. Returns a function that
-        unsubscribes it.
-        """
+        """Calls `listener`, a function or coroutine function, with every event. Returns one that unsubscribes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
@@ -366,9 +362,7 @@ class Agent(Generic[T]):
 
     @property
     def model(self) -> str | ModelDescriptor:
-        """The model that the agent calls. Key, base URL and headers stay with the provider for which they were
-        given.
-        """
+        """The model that the agent calls. Key, base URL and headers stay with the provider they were given for."""
         return self._model
 
     @model.setter
@@ -484,9 +478,7 @@ class Agent(Generic[T]):
             _log.error("compaction failed; the history is unchanged", exc_info=error)
 
     async def _make_room(self) -> bool:
-        """Compacts a history that was refused; returns whether that was possible. Raises `CannotCompact` if it
-        failed.
-        """
+        """Compacts a refused history; returns whether that was possible. Raises `CannotCompact` if it failed."""
         how = self.compaction
         try:
             return how is not None and await how.compact(self, overflowed=True) is not None
@@ -579,9 +571,7 @@ class _Queue:
 
 
 def _tools(given: Iterable[Any], context: ToolContext | None, settings: Mapping[str, Any] | None) -> list[Tool]:
-    """Normalizes tools of any form; strings are names of core tools, with their settings; default: the current
-    folder.
-    """
+    """Normalizes tools of any form; strings name core tools, with their settings; default: the current folder."""
     context = with_settings(context if context is not None else ToolContext(root=str(Path.cwd())), settings)
     given = (given,) if isinstance(given, str) else several(given, "functions, tools or names of core tools", "tools")
     made: list[Tool] = []

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from ..connect.telemetry import tool_span
 from ..sessions.executions import UNKNOWN as UNKNOWN
 from ..tools.calling import Approve, call_tool, failure
-from ..tools.results import as_result
-from ..tools.tool import Tool, ToolContext, ToolResult
+from ..tools.tool import Tool, ToolContext, ToolResult, as_result
 from ..values import jsontext
 from ..values.abort import Abort
 from ..values.canonical import plain
@@ -231,9 +230,7 @@ class Batch:
         return execute
 
     async def _before(self, call: ToolCall, arguments: dict[str, Any]) -> Verdict | None:
-        """Returns the hooks' decision: each receives the arguments of the one before it; the first that blocks
-        decides.
-        """
+        """The hooks' decision: each receives the arguments of the one before it; the first that blocks decides."""
         decided: Verdict | None = None
         for hook in self._rules.before:
             async with self._asking:

@@ -5,7 +5,8 @@ from typing import Any, Protocol
 
 from ..dialects.foreign_blocks import meant
 from ..sessions.compaction import ROLE, summary_message, unsigned
-from ..sessions.session import Session, UnfinishedCall
+from ..sessions.reader import UnfinishedCall
+from ..sessions.session import Session
 from ..values.canonical import build, plain
 from ..values.errors import FormatError
 from ..values.messages import AgentMessage, CustomMessage, Message, TextBlock, ToolCall, ToolResultMessage, UserMessage

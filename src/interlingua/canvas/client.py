@@ -640,9 +640,7 @@ class CanvasClient:
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """Changes that the server refused, or branches that were moved concurrently: each with the server's
-        response.
-        """
+        """Changes that the server refused, or branches moved concurrently: each with the server's response."""
         return list(self._core.failures)
 
     @property

@@ -22,9 +22,8 @@ from ..values.errors import BadWire, FormatError, InterlinguaError
 from ..values.messages import AgentMessage, Message
 from .library import CLIENT
 from .reading_routes import Nothing
-from .routing import JSON_LIMIT, Call, read_limited, route
+from .routing import JSON_LIMIT, Call, CanvasState, read_limited, route
 from .shapes import Shape
-from .state import CanvasState
 from .writers import no_canvas
 
 # --- routes for our own clients --------------------------------------------------------------------------------------
@@ -121,7 +120,7 @@ async def delete_canvas(call: Call) -> Nothing:
         await asyncio.to_thread(gc.delete, canvas.library.store, CLIENT, id, index=canvas.finder)
     except SessionNotFound:
         raise no_canvas(id) from None
-    await canvas.close_hub(key, "deleted")
+    await canvas.close_hub(key)
     canvas.describer.forget(key)
     canvas.session_gone(key)
     return Nothing()
@@ -412,7 +411,7 @@ class ClientListener:
             await asyncio.to_thread(gc.delete, store, CLIENT, id, index=finder)
         except SessionNotFound:
             raise no_canvas(id) from None
-        await self._canvas.close_hub(self._nodes.key(id), "deleted")
+        await self._canvas.close_hub(self._nodes.key(id))
         self._canvas.describer.forget(self._nodes.key(id))
         self._canvas.session_gone(self._nodes.key(id))
         channel = self._channels.pop(id, None)

@@ -27,16 +27,15 @@ from ..serving.problems import HttpProblem
 from ..sessions import Session, SessionInfo, SessionNotFound, Store, save, store_at
 from ..sessions.files import ENDING, FileStore
 from ..sessions.repair import examine
-from ..sessions.store import Deleted, SpawnedBy
+from ..sessions.store import Deleted, SpawnedBy, own_key
 from ..sessions.tree import PLACES
-from ..sessions.view_files import own_key
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.messages import CustomMessage
-from ..values.numbers import natural
 from ..values.places import home as default_home
 from ..values.regular import read_regular
 from ..values.request import Conversation, Entry
+from ..values.text import natural
 from .shapes import FileProblem, Source
 
 # --- importing files -------------------------------------------------------------------------------------------------
@@ -264,9 +263,7 @@ def _conversations(
 def _or_repaired(
     found: Iterator[tuple[Conversation, str, int | None]], data: bytes, dialect: str | None, problems: list[FileNote]
 ) -> Iterator[tuple[Conversation, str, int | None]]:
-    """Returns the conversations found; if there are none, what can be recovered from the file, with a problem for
-    each line.
-    """
+    """The conversations found; if there are none, what can be recovered from the file, with a problem for each line."""
     nothing = True
     for one in found:
         nothing = False

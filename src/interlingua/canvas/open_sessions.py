@@ -245,12 +245,12 @@ class OpenSessions(ABC):
         opening = self._hubs.get(key)
         return opening.result() if opening is not None and opening.done() and not opening.exception() else None
 
-    async def close_hub(self, key: str, event: str) -> None:
-        """Closes an open session; its viewers get the reason."""
+    async def close_hub(self, key: str) -> None:
+        """Closes an open session that was deleted, and tells its viewers."""
         opening = self._hubs.pop(key, None)
         if opening is not None:
             with contextlib.suppress(Exception):
-                await (await opening).stop(event)
+                await (await opening).stop("deleted")
 
     def session_gone(self, key: str) -> None:
         self.events.publish("gone", encode({"key": key}))

@@ -87,7 +87,7 @@ def _name_of(kind: Any) -> str:
 
 def _operation(route: Route, known: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "operationId": _operation_id(route),
+        "operationId": f"{route.tag or 'viewer'}_{route.handler.__name__}",
         "summary": route.summary,
         "tags": [route.tag or "viewer"],
         "parameters": [*_path_parameters(route), *_query_parameters(route)],
@@ -101,10 +101,6 @@ def _operation(route: Route, known: dict[str, Any]) -> dict[str, Any]:
     elif route.body is not None:
         operation["requestBody"] = {"required": True, "content": {JSON: {"schema": known[_name_of(route.body)]}}}
     return operation
-
-
-def _operation_id(route: Route) -> str:
-    return f"{route.tag or 'viewer'}_{route.handler.__name__}"
 
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from ..serving.access import Access
 from ..sessions import Session, Store
 from ..sessions.files import FileStore
 from ..sessions.sql import SqlStore
-from ..sessions.view_files import own_key
+from ..sessions.store import own_key
 from ..values import jsontext
 from ..values.canonical import dump
 from ..values.errors import InterlinguaError, ToolInputError, TransportError

@@ -19,15 +19,15 @@ from ..dialects.registry import DEFAULT_WIRE
 from ..serving.access import write_private
 from ..serving.problems import HttpProblem
 from ..serving.sse import serve_events
+from ..sessions.store import view_path
 from ..sessions.texts import Query
-from ..sessions.view_files import view_path
 from ..values import jsontext
 from ..values.errors import InterlinguaError
-from ..values.numbers import natural
 from ..values.regular import read_regular
+from ..values.text import natural
 from .catalog import scope, searched
 from .inspection import cache_view, compare_view, context_view, doctor_view
-from .routing import BYTES, Call, Route, read_limited, route
+from .routing import BYTES, LIMITS, MAX_STREAMS, Call, CanvasState, Route, read_limited, route
 from .shapes import (
     CacheView,
     Comparison,
@@ -55,7 +55,6 @@ from .shapes import (
     WireView,
     encode,
 )
-from .state import LIMITS, MAX_STREAMS, CanvasState
 from .targets import target, wire_view
 from .views import timeline, totals_of, totals_view
 

@@ -374,9 +374,7 @@ class Runs:
         return next((branch.name for branch in session.branches().values() if branch.head == at), None)
 
     def _branch(self, session: Session, request: RunRequest, at: str | None, number: int, count: int) -> str | None:
-        """Returns the branch of one model's response: the prompt's own for the first; numbered names for further
-        ones.
-        """
+        """The branch of one model's response: the prompt's own for the first; numbered names for further ones."""
         ends_here = next((branch.name for branch in session.branches().values() if branch.head == at), None)
         if number == 0:
             return ends_here if request.branch is not None or count == 1 else None

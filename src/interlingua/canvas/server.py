@@ -23,10 +23,9 @@ from ..values.errors import InterlinguaError
 from . import client_server, export, openapi, reading_routes, writing_routes  # noqa: F401
 from .client_server import ClientListener
 from .library import Library
-from .routing import ROUTES, Route, answer
+from .routing import LIMITS, ROUTES, CanvasState, Route, answer
 from .runs import Toolbox
 from .shapes import TreePage, encode
-from .state import LIMITS, CanvasState
 from .watchers import follow_home
 
 ASSETS = Path(__file__).parent / "assets"

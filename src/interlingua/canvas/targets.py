@@ -18,7 +18,7 @@ from ..connect.connector import Connector, HttpConnector
 from ..conversion.adapting.adapter import Adapted, adapt
 from ..conversion.checks import check
 from ..dialects import WIRES, dialect
-from ..dialects.targets import family
+from ..dialects.registry import family
 from ..serving.problems import HttpProblem
 from ..sessions.cards import is_record
 from ..sessions.tree import is_message

@@ -16,7 +16,7 @@ from ..conversion.subagents import origin_of
 from ..serving.problems import HttpProblem
 from ..sessions import Branch, Session, SessionNotFound, compaction
 from ..sessions import Note as StoredNote
-from ..sessions.session import Line
+from ..sessions.reader import Line
 from ..sessions.tree import BAD, ENTRY, JOURNAL
 from ..values import jsontext
 from ..values.errors import InterlinguaError

@@ -310,9 +310,7 @@ def _fields(totals: Totals) -> dict[str, Any]:
 
 
 def elapsed(messages: Sequence[AgentMessage]) -> int | None:
-    """Returns the time between the first and the last message, without the time in which the user typed; None if
-    unknown.
-    """
+    """The time between the first and the last message, without the time in which the user typed; None if unknown."""
     total, before, known = 0, None, False
     for message in messages:
         at = getattr(message, "timestamp", None)

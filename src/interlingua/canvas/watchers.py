@@ -99,7 +99,7 @@ class Watcher:
         places, gone = await self._try_reading(path)
         for place in gone:
             canvas.describer.forget(place.key)
-            await canvas.close_hub(place.key, "deleted")
+            await canvas.close_hub(place.key)
             canvas.session_gone(place.key)
         for place in places:
             canvas.describer.forget(place.key)
@@ -227,9 +227,7 @@ def _claude(path: Path, lines: list[bytes]) -> "_Origin | None":
 
 
 def _call_of(parent: Path, name: str, prompt: str | None) -> str | None:
-    """Returns the call that started a sub-agent: its result names the agent; before that, its arguments contain the
-    prompt.
-    """
+    """The call that started a sub-agent: its result names the agent; before that, its arguments contain the prompt."""
     started = None
     with stream_regular(parent) as stream:
         for raw in stream:

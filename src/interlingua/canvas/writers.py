@@ -207,9 +207,7 @@ def merged(
     message: AgentMessage | None,
     strategy: Literal["explicit", "linear", "squash"],
 ) -> Entry:
-    """Returns the entry that merges branches (or entries) into a branch, which moves there; the sources are
-    unchanged.
-    """
+    """The entry that merges branches (or entries) into a branch, which moves there; the sources are unchanged."""
     branches = session.branches()
     if into not in branches:
         raise HttpProblem(404, f"no branch {into!r}", code="branch_not_found", path="$.into", remedy="make it first")

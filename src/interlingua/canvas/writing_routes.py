@@ -19,7 +19,7 @@ from .library import Place
 from .live import Fed, FeedRequest
 from .open_sessions import Hub
 from .reading_routes import Nothing
-from .routing import BYTES, Call, read_limited, route
+from .routing import BYTES, LIMITS, Call, read_limited, route
 from .runs import Run
 from .shapes import (
     BranchView,
@@ -40,7 +40,6 @@ from .shapes import (
     ToolList,
     Uploaded,
 )
-from .state import LIMITS
 from .targets import handover_view, listed
 from .trees import branch_view, note_view
 from .writers import AGENT, merged
@@ -216,7 +215,7 @@ async def delete_session(call: Call) -> DeletedSession:
         store, finder = canvas.library.store, canvas.finder
         made = await asyncio.to_thread(gc.delete, store, place.agent, place.id, index=finder)
         gone = DeletedSession(key=place.key, at=made.at, undo_until=_undo_until(made))
-    await canvas.close_hub(place.key, "deleted")
+    await canvas.close_hub(place.key)
     canvas.describer.forget(place.key)
     canvas.session_gone(place.key)
     return gone

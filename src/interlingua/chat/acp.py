@@ -25,7 +25,7 @@ from ..sessions.files import FileStore
 from ..tools.catalog import discover_core_tools
 from ..tools.policy import ALLOW, ASK, EDIT, READ_ONLY, ApprovalRequest
 from ..tools.registry import ToolRegistry
-from ..tools.results import as_result
+from ..tools.tool import as_result
 from ..values.errors import FormatError, InterlinguaError
 from ..values.events import (
     AgentEvent,
@@ -50,7 +50,7 @@ from ..values.messages import (
     blocks_of,
     text_of,
 )
-from ..values.visible_text import visible
+from ..values.text import visible
 from . import approval
 from .chat import Settings, session_model, tool_context
 from .opening import AGENT, RECENT, named

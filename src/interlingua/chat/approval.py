@@ -1,9 +1,9 @@
-"""Approval of calls: what is shown, the possible answers, and the rule for `always`."""
+"""Questions to the user: approval of calls, with the rule for `always`, and the fields that an MCP server asks for."""
 
 import asyncio
 import difflib
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -13,7 +13,7 @@ from ..tools.policy import Permissions as Permissions
 from ..tools.policy import standing_rule as standing_rule
 from ..tools.tool import FsBridge
 from ..values import jsontext
-from .rendering import coloured_diff, headline, note, safe
+from .rendering import coloured_diff, headline, note, one_line, safe
 
 Verdict: TypeAlias = Literal["yes", "no", "always"]
 
@@ -117,3 +117,76 @@ def _body(params: Mapping[str, Any], head: str, diff: str | None) -> list[Render
         lines.append(safe(jsontext.compact(rest)))  # a variable or a folder changes what a command does
     more = [f"… {len(lines) - _SHOWN_LINES:,} more lines"] if len(lines) > _SHOWN_LINES else []
     return [Text(f"  {line}", "yellow") for line in [*lines[:_SHOWN_LINES], *more]]
+
+
+# --- questions of MCP servers -----------------------------------------------------------------------------------------
+
+YES = ("y", "yes", "true", "1", "on")
+NO = ("n", "no", "false", "0", "off")
+
+
+class Form(Protocol):
+    """A question; the same fields as `interlingua.mcp.Elicitation`."""
+
+    server: str
+    message: str
+    schema: dict[str, Any] | None
+    url: str | None
+
+
+class NotAnAnswer(Exception):
+    """Input that the field does not accept; the message says what it accepts."""
+
+
+def label(name: str, field: Mapping[str, Any], *, required: bool) -> str:
+    """Returns the prompt for a field: its title, accepted values, and default."""
+    title = one_line(str(field.get("title") or name))
+    about = f" ({one_line(str(field['description']))})" if field.get("description") else ""
+    takes = _takes(field)
+    default = f", default {field['default']}" if "default" in field else "" if required else ", may be empty"
+    return f"{title}{about}: {takes}{default}"
+
+
+def _takes(field: Mapping[str, Any]) -> str:
+    options = values_of(field)
+    if options:
+        many = "some of " if field.get("type") == "array" else "one of "
+        return many + ", ".join(one_line(text) for text in options)
+    return {"boolean": "yes or no", "integer": "a whole number", "number": "a number"}.get(
+        str(field.get("type")), "a text"
+    )
+
+
+def values_of(field: Mapping[str, Any]) -> list[str]:
+    """Returns the allowed values of a field, in each form that an elicitation schema allows."""
+    if field.get("type") == "array":
+        return values_of(field["items"]) if isinstance(field.get("items"), Mapping) else []
+    if isinstance(field.get("enum"), list):
+        return [str(value) for value in field["enum"]]
+    listed = field.get("oneOf") or field.get("anyOf") or []
+    return [str(one["const"]) for one in listed if isinstance(one, Mapping) and "const" in one]
+
+
+def value_of(field: Mapping[str, Any], text: str) -> Any:
+    """Parses a line as a field's value."""
+    text = text.strip()
+    kind, options = field.get("type"), values_of(field)
+    if kind == "array":
+        values = [part.strip() for part in text.split(",") if part.strip()]
+        if options and not set(values) <= set(options):
+            raise NotAnAnswer(_takes(field))
+        return values
+    if options:
+        if text not in options:
+            raise NotAnAnswer(_takes(field))
+        return text
+    if kind == "boolean":
+        if text.lower() not in (*YES, *NO):
+            raise NotAnAnswer(_takes(field))
+        return text.lower() in YES
+    if kind in ("integer", "number"):
+        try:
+            return int(text) if kind == "integer" else float(text)
+        except ValueError:
+            raise NotAnAnswer(_takes(field)) from None
+    return text

@@ -33,10 +33,10 @@ from ..values.events import AgentEvent, MessageEnd, MessageStart
 from ..values.messages import AssistantMessage, Message, UserMessage, text_of
 from ..values.places import short
 from ..values.request import ModelDescriptor
-from . import approval, elicitation, opening
+from . import approval, opening
+from .approval import Form
 from .command import Command, attach, is_file_name, nearest, parse
 from .display import Display
-from .elicitation import Form
 from .opening import Spending
 from .rendering import duration, error_line, error_text, note, one_line
 from .themes import DARK, Theme
@@ -503,9 +503,7 @@ class Chat:
                 self.screen.display.diffs[call.call.id] = diff
 
     async def elicit(self, form: Form) -> dict[str, Any] | bool | None:
-        """Asks the user a question of an MCP server; returns the fields' values, whether to continue, or None to
-        decline.
-        """
+        """Asks the user a question of an MCP server; returns the values, whether to continue, or None to decline."""
         question = f"the MCP server {one_line(form.server)} asks: {one_line(form.message)}"
         if form.url is not None:
             question += f" Open {one_line(form.url)} in a browser, then answer yes."
@@ -516,7 +514,7 @@ class Chat:
         fields = (form.schema or {}).get("properties") or {}
         required = (form.schema or {}).get("required") or ()
         for name, field in fields.items():
-            text = elicitation.label(name, field, required=name in required)
+            text = approval.label(name, field, required=name in required)
             while True:
                 line = await self.ask(text)
                 if line is None:
@@ -524,9 +522,9 @@ class Chat:
                 if not line and (name not in required or "default" in field):
                     break
                 try:
-                    found[name] = elicitation.value_of(field, line)
+                    found[name] = approval.value_of(field, line)
                     break
-                except elicitation.NotAnAnswer as problem:
+                except approval.NotAnAnswer as problem:
                     await self.screen.aside(error_text(f"not an answer; it takes {problem}"))
         return found or True
 

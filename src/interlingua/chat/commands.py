@@ -25,11 +25,10 @@ from ..sessions import Session, SessionInfo, SessionNotFound
 from ..sessions.compaction import is_bookkeeping
 from ..sessions.comparison import Difference, differences
 from ..sessions.operations import payload_of
-from ..values import spelling
-from ..values.errors import InterlinguaError
+from ..values.errors import InterlinguaError, unknown
 from ..values.losses import Encoded, Loss
-from ..values.numbers import natural
 from ..values.request import Context, Conversation, Entry, ModelDescriptor, Request
+from ..values.text import natural
 from . import approval, opening, themes, tree
 from .chat import Chat
 from .command import Command, place
@@ -208,7 +207,7 @@ def _differences(chat: Chat, name: str) -> list[Difference]:
         except SessionNotFound:
             known = [*session.labels().values(), *(info.id for info in opening.recent())]
             listed = "/tree shows the entries, /sessions the sessions"
-            raise InterlinguaError(spelling.unknown("entry, session or file", name, known, listed=listed)) from None
+            raise InterlinguaError(unknown("entry, session or file", name, known, listed=listed)) from None
         # Read-only, since another chat may be writing to it.
         with Session.open(id, agent=opening.AGENT, create=False, read_only=True) as other:
             there = replace(other.base, entries=other.path())

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from msgspec.structs import replace
 from rich.console import RenderableType
 
-from ..tools.results import visible
+from ..tools.tool import visible
 from ..values.events import AgentEvent, MessageEnd, MessageStart, MessageUpdate, TextDelta, TextEnd
 from ..values.messages import AssistantMessage, UserMessage, text_of
 from .chat import Chat

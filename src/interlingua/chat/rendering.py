@@ -19,7 +19,7 @@ from rich.text import Text
 
 from ..sessions import SessionBusy, SessionInfo
 from ..tools.output import plain
-from ..tools.results import visible
+from ..tools.tool import visible
 from ..values import jsontext
 from ..values.errors import (
     AuthFailed,

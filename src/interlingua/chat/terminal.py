@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
-from ..values.visible_text import escaped, printable
+from ..values.text import escaped, printable
 
 if TYPE_CHECKING:  # rich is imported when something is printed with it
     from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderResult

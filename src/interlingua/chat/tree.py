@@ -10,8 +10,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage, UserMessage, text_of
-from ..values.numbers import natural
 from ..values.request import Entry
+from ..values.text import natural
 from .rendering import summary_line
 
 _ROLES = {UserMessage: "you", AssistantMessage: "model", ToolResultMessage: "result"}
@@ -95,9 +95,7 @@ def _shown_for(known: Mapping[str | None, Entry], id: str | None) -> str | None:
 
 
 def target(entries: Sequence[Entry], id: str) -> Target:
-    """Returns the target of choosing an entry: after a response and its results, or before a user message, to edit
-    it.
-    """
+    """The target of choosing an entry: after a response and its results, or before a user message, to edit it."""
     known = {entry.id: entry for entry in entries}
     chosen = known[id]
     message: AgentMessage = chosen.message

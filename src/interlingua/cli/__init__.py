@@ -12,10 +12,9 @@ from typing import Any
 import click
 
 from ..chat.terminal import LOOK_ALIKES, install_safe_streams, safe_streams
-from ..values.errors import InterlinguaError
+from ..values.errors import InterlinguaError, unknown
 from ..values.places import has_plugins
 from ..values.regular import is_writing, reason
-from ..values.spelling import unknown
 
 COMMANDS = {
     "run": "Send a prompt to a model and stream the answer.",
@@ -45,7 +44,8 @@ COMMANDS = {
 }
 
 # Commands that are not `command` in a module of their name.
-_MODULES = {name: ("formats", f"{name}_command") for name in ("check", "detect", "diff", "dialects", "completion")}
+_IN_FORMATS = ("check", "detect", "diff", "dialects", "stats", "completion")
+_MODULES = {name: ("formats", f"{name}_command") for name in _IN_FORMATS}
 
 # Commands that load plugins themselves, with their tools, or need none. All others load the plugins' dialects and
 # connectors.

@@ -19,14 +19,29 @@ from rich.text import Text
 from ..chat.rendering import Indented
 from . import output
 from .options import JSON, Group, complete_programs
-from .pricing import list_price
 
 if TYPE_CHECKING:
     from ..sessions.archive import Archive, Problem, Progress, Report
     from ..sessions.archive_index import Archived
-    from ..sessions.spending import Total
+    from ..sessions.cards import Total, Used
     from ..sessions.text_index import Found, Results
     from ..sessions.texts import Query
+
+_MAKERS = ("anthropic", "openai", "google")  # used for the price of a model whose provider the file does not state
+
+
+def list_price(used: "Used") -> float | None:
+    """Returns the list price of a response at its time; None if unknown."""
+    from ..connect import models  # price lists load slower than most files are counted
+
+    if not used.model:
+        return None
+    found = models.cost(used.usage(), used.model, used.provider, used.at)
+    if found is None and used.provider is None:
+        makers = (models.cost(used.usage(), used.model, maker, used.at) for maker in _MAKERS)
+        found = next((cost for cost in makers if cost is not None), None)
+    return found.total if found is not None else None
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -18,10 +18,9 @@ from ..connect.auth.oauth import DeviceCode, login_with_browser, login_with_devi
 from ..connect.auth.resolver import convention, places, resolve_auth
 from ..connect.models import known_rows
 from ..dialects import WIRES
-from ..values.errors import AuthFailed, FormatError, InterlinguaError
+from ..values.errors import AuthFailed, FormatError, InterlinguaError, unknown
 from ..values.places import has_plugins
 from ..values.request import ResolvedAuth
-from ..values.spelling import unknown
 from . import output
 from .options import JSON, Group, complete_providers
 

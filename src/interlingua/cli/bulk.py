@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from .. import conversion
 from ..conversion import containers, large_sessions, sources
 from ..conversion.containers import SourceError
+from ..conversion.converting import with_losses
 from ..conversion.detection import detect_name
 from ..conversion.large_encoding import encode_large
 from ..conversion.sources import Document, Problem, Source, as_utf8
@@ -34,7 +35,7 @@ from ..dialects import FORMATS, WIRES
 from ..dialects.files import transcript
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError, Unsupported
-from ..values.losses import Lines, Loss
+from ..values.losses import Lines, Loss, replaced
 from ..values.regular import stream_regular
 from ..values.request import Conversation, ModelDescriptor
 from .output import LossSummary, loss_json
@@ -227,10 +228,15 @@ def _is_copyable(source: Source, task: Task) -> bool:
     with stream_regular(source.path) as stream:
         head = [line for line in as_utf8(stream.read(1 << 20)).split(b"\n")[:-1] if line.strip()][:8]
     try:
-        found = conversion.detect(Lines(jsontext.read(line) for line in head))
+        lines = Lines(jsontext.read(line) for line in head)
+        found = conversion.detect(lines)
     except InterlinguaError:
         return False
-    return found is not None and found.dialect in TRANSCRIPTS and all(b'"role"' in line for line in head)
+    return found is not None and found.dialect in TRANSCRIPTS and all(map(_has_role, lines))
+
+
+def _has_role(line: Any) -> bool:
+    return isinstance(line, dict) and "role" in line  # pi's lines have it in their `message`
 
 
 def _is_streamed(source: Source, task: Task) -> bool:
@@ -243,7 +249,9 @@ def _is_streamed(source: Source, task: Task) -> bool:
         found = large_sessions.detect_large(source)
         name = found.dialect if found is not None else None
     is_written = task.target in (*WIRES, conversion.SELF, transcript.API, name)
-    is_written = is_written or (to is not None and bool(to.writer or to.tree_writer or to.node_writer or to.rows))
+    is_written = is_written or (
+        to is not None and bool(to.writer or to.tree_writer or to.node_writer or to.rows or to.stream or to.listed)
+    )
     form = FORMATS.get(name or "")
     return is_written and form is not None and bool(form.stream or form.listed)
 
@@ -260,15 +268,16 @@ def convert(piece: Piece, task: Task) -> PieceResult:
         return result
     if piece.kind == "stream":
         problems: list[Problem] = []
-        session = large_sessions.open_large(piece.source, task.origin, problems, limit=task.limit)
-        if session is not None and _convert_session(session, piece.source.name, task, result):
+        with jsontext.Repairs() as repaired:
+            session = large_sessions.open_large(piece.source, task.origin, problems, limit=task.limit)
+        if session is not None and _convert_session(session, piece.source.name, task, result, repaired):
             for problem in problems:
                 _reject(result, task, problem, None)
             return result
         piece = piece._replace(kind="file")
     bodies: list[bytes] = []
     if piece.kind == "session":
-        _copy(piece, result, bodies)
+        _copy(piece, task, result, bodies)
     else:
         for document, text in _read(piece, task, result):
             try:
@@ -279,10 +288,10 @@ def convert(piece: Piece, task: Task) -> PieceResult:
     return result
 
 
-def _convert_session(session: large_sessions.LargeSession, name: str, task: Task, result: PieceResult) -> bool:
+def _convert_session(
+    session: large_sessions.LargeSession, name: str, task: Task, result: PieceResult, repaired: list[str]
+) -> bool:
     """Converts a large session entry by entry; returns False if it must be in memory for that."""
-    if session.is_partial and task.target in (conversion.SELF, transcript.API):
-        return False
     session.about = _with_model(session.about, task)
     parts, losses = session.transcript, _Losses(name, 3 * [None])
     with contextlib.ExitStack() as stack:
@@ -294,12 +303,15 @@ def _convert_session(session: large_sessions.LargeSession, name: str, task: Task
             encoding = encode_large(session, task.target, losses)
             if encoding is None:
                 return False
-            loss = losses.refused
-            if loss is not None and task.strict:
-                error = Unsupported(task.target, f"{loss.what}: {loss.why}", loss.path)
-                _reject(result, task, Problem(name, str(error)), None)
-                return True
             parts, result.is_body = encoding.parts, encoding.is_body
+        for path in dict.fromkeys(repaired):
+            losses.add(0, replaced(path))
+        loss = losses.refused
+        if loss is not None and task.strict:
+            error = Unsupported(task.target, f"{loss.what}: {loss.why}", loss.path)
+            _reject(result, task, Problem(name, str(error)), None)
+            return True
+        if repaired or task.target not in (conversion.SELF, transcript.API):
             result.losses = losses.summary()
         stack.pop_all()  # the files are closed when they have been read
     result.count, in_row = 1, task.rows and task.bodies
@@ -379,6 +391,8 @@ def _convert_document(document: Document, task: Task, result: PieceResult, bodie
     given = document.data
     conversation = _with_model(given if isinstance(given, Conversation) else conversion.decode(given, name), task)
     encoded = conversion.encode(conversation, task.target, strict=task.strict)
+    if document.repaired:
+        encoded = with_losses(encoded, map(replaced, document.repaired), task.target, strict=task.strict)
     losses = tuple(encoded.losses)
     lines = isinstance(encoded.body, Lines)
     payload = _written(encoded.body) if lines else encoded.bytes()
@@ -481,12 +495,13 @@ def _read_each(
             _reject(result, task, Problem(name, sources.too_long(task.limit), number), None)
             continue
         try:
-            values = jsontext.read_line(as_utf8(line) if number == 1 else line)
+            with jsontext.Repairs() as repaired:
+                values = jsontext.read_line(as_utf8(line) if number == 1 else line)
         except FormatError as error:
             _reject(result, task, Problem(name, error.message, number), line)
             continue
         for value in values:
-            yield Document(source, number, sources.renamed(value, task.columns)), line
+            yield Document(source, number, sources.renamed(value, task.columns), repaired=tuple(repaired)), line
 
 
 def read_lines(piece: Piece) -> Iterable[bytes]:
@@ -499,25 +514,39 @@ def read_lines(piece: Piece) -> Iterable[bytes]:
         return io.BytesIO(stream.read(piece.end - piece.start))
 
 
-def _copy(piece: Piece, result: PieceResult, bodies: list[bytes]) -> None:
+def _copy(piece: Piece, task: Task, result: PieceResult, bodies: list[bytes]) -> None:
     """Copies the lines of a session: plain ones unchanged, those with packed ids or signatures one by one."""
     copy = transcript.copy_line
-    for number, line in enumerate(read_lines(piece), piece.first + 1):
-        line = line.strip()
-        if not line:
-            continue
-        try:
-            bodies.append(_unpacked(line) if b"|" in line or b'ignature"' in line else copy(line))
-            bodies.append(b"\n")
-        except InterlinguaError as error:
-            result.problems.append(Problem(f"{piece.source.name}:{number}", str(error), number))
+    with jsontext.Repairs() as repaired:
+        for number, line in enumerate(read_lines(piece), piece.first + 1):
+            line = line.strip()
+            if not line:
+                continue
+            try:
+                made = _unpacked(line) if b"|" in line or b'ignature"' in line else copy(line)
+                if repaired:
+                    _note_repairs(f"{piece.source.name}:{number}", repaired, task, result)
+                bodies += (made, b"\n")
+            except InterlinguaError as error:
+                result.problems.append(Problem(f"{piece.source.name}:{number}", str(error), number))
     result.count = 1 if bodies else 0
+
+
+def _note_repairs(name: str, repaired: list[str], task: Task, result: PieceResult) -> None:
+    """Adds what was repaired in a line to the losses; in strict mode it is refused."""
+    losses = tuple(map(replaced, dict.fromkeys(repaired)))
+    repaired.clear()
+    if task.strict:
+        raise Unsupported(task.target, f"{losses[0].what}: {losses[0].why}", losses[0].path)
+    result.losses.add(name, losses)
 
 
 def _unpacked(line: bytes) -> bytes:
     """Converts a line that may have packed ids or signatures."""
-    conversation = conversion.decode(Lines([jsontext.read(line)]), "openclaw")
-    return conversion.encode(conversation, "transcript").bytes().rstrip(b"\n")
+    value = jsontext.read(line)
+    place = {key: value.pop(key) for key in ("id", "parentId", "parents", "entryExtra") if key in value}
+    conversation = conversion.decode(Lines([value]), "openclaw")
+    return jsontext.write({**conversion.encode(conversation, "transcript").body[0], **place})
 
 
 @contextlib.contextmanager

@@ -16,8 +16,8 @@ from ..conversion import local_files
 from ..dialects import DIALECTS
 from ..tools.registry import PROFILES
 from ..values.errors import InterlinguaError
-from ..values.numbers import natural
 from ..values.places import home as default_home
+from ..values.text import natural
 from . import output
 from .convert import Registered
 from .options import JSON, Group

@@ -22,8 +22,8 @@ from ..sessions import Session
 from ..tools.policy import ALLOW, ASK, BUILD, EDIT, READ_ONLY
 from ..tools.registry import PROFILES
 from ..values.errors import FormatError, InterlinguaError
-from ..values.numbers import natural
 from ..values.places import home
+from ..values.text import natural
 from . import output
 from .options import BARE, HOME, MCP, PLUGINS, complete_models, complete_sessions
 from .run import MODEL_VARIABLE, usual_model
@@ -206,7 +206,7 @@ def _picked() -> str | None:
     infos = opening.recent(None)
     if len(infos) < 2:
         return None
-    from ..chat.picker import SessionPicker
+    from ..chat.screen import SessionPicker
 
     id = asyncio.run(SessionPicker(infos, output=_terminal()).run())
     if id is None:

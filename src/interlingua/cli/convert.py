@@ -21,9 +21,8 @@ from ..conversion.sources import PACKED, Source
 from ..dialects import DIALECTS, FORMATS
 from ..dialects.registry import aliases, canonical
 from ..values import jsontext
-from ..values.errors import InterlinguaError
+from ..values.errors import InterlinguaError, unknown
 from ..values.regular import naming
-from ..values.spelling import unknown
 from . import bulk, output
 from .bulk import Piece, Task
 from .options import complete_models
@@ -360,9 +359,7 @@ class _Run:
 
 @contextlib.contextmanager
 def _progress(total: int | None, enabled: bool | None) -> Iterator[Callable[[int, int], None]]:
-    """Returns a function that reports bytes and conversations done: as a bar on a terminal, else as occasional
-    lines.
-    """
+    """A function that reports bytes and conversations done: as a bar on a terminal, else as occasional lines."""
     terminal = sys.stderr.isatty()
     if enabled is False or (enabled is None and (not terminal or (total or 0) < bulk.LARGE)):
         yield lambda position, count: None

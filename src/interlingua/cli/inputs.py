@@ -156,9 +156,7 @@ def fragments_folder() -> Path:
 
 
 def fragment(source: str) -> str:
-    """Returns a text to put before a prompt: from a name in `<home>/fragments`, a file, a URL, or `-` for standard
-    input.
-    """
+    """A text to put before a prompt: from a name in `<home>/fragments`, a file, a URL, or `-` for standard input."""
     if source == STDIN:
         return piped_text(wait=True) or ""
     if source.startswith(("http://", "https://")):
@@ -215,9 +213,7 @@ _FIELD = re.compile(r"([A-Za-z_]\w*)(?:\s+([A-Za-z]+))?\s*(?::\s*(.*))?", re.DOT
 
 
 def schema(text: str, *, many: bool = False) -> dict[str, Any]:
-    """Returns a JSON Schema from JSON, a file, or the shorthand `name, age int, bio: one sentence`; `many`: a list
-    of them.
-    """
+    """A JSON Schema from JSON, a file, or the shorthand `name, age int, bio: one sentence`; `many`: a list of them."""
     from ..values import jsontext
 
     try:

@@ -14,10 +14,9 @@ from ..connect.connector import HttpConnector
 from ..connect.models import known_rows, own_notes
 from ..connect.names import OFFLINE, full_name, is_chat, usable_providers
 from ..connect.registry import models_of
-from ..values.errors import FormatError, InterlinguaError
+from ..values.errors import FormatError, InterlinguaError, unknown
 from ..values.places import home
 from ..values.request import ModelDescriptor
-from ..values.spelling import unknown
 from . import output
 from .options import FAMILIES, JSON, Group, complete_models, complete_providers
 
@@ -76,7 +75,7 @@ def list_(
     values are `?`, and null in JSON. `$read` and `$write` are for the prompt cache; a price with `+` is higher for long
     inputs. The models of a local server (`-p ollama`) are fetched from it.
     """
-    providers = _providers()
+    providers = [*known_rows(), OFFLINE]
     if provider is not None and provider not in providers:
         raise FormatError(unknown("provider", provider, providers), "--provider")
     usable = usable_providers()
@@ -119,10 +118,6 @@ def _no_match(name: str, provider: str | None) -> str:
     except InterlinguaError as error:
         return str(error)
     return f"no listed model has {name!r} in its name; did you mean {means!r}?"
-
-
-def _providers() -> list[str]:
-    return [*known_rows(), OFFLINE]
 
 
 def _is_local(provider: str) -> bool:

@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from ..values.errors import InterlinguaError
-from ..values.spelling import unknown
+from ..values.errors import InterlinguaError, unknown
 
 
 class Group(click.Group):

@@ -146,9 +146,7 @@ def _cell(text: str, width: int, right: bool) -> str:
 
 @contextlib.contextmanager
 def progress(label: str, found: Sequence[Source]) -> Iterator[Callable[[int], None]]:
-    """Returns a progress bar with bytes, rate and time left, for large inputs on a terminal; yields its byte
-    counter.
-    """
+    """A progress bar with bytes, rate and time left, for large inputs on a terminal; yields its byte counter."""
     total = sum(map(size_of, found))
     if not sys.stderr.isatty() or total < _LARGE:
         yield lambda count: None
@@ -159,9 +157,7 @@ def progress(label: str, found: Sequence[Source]) -> Iterator[Callable[[int], No
 
 
 def progress_bar() -> "Progress":
-    """Returns a bar with description, bytes, rate and time left, as wide as the terminal allows; the bar shrinks
-    first.
-    """
+    """A bar with description, bytes, rate and time left, as wide as the terminal allows; the bar shrinks first."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     out = console(err=True)

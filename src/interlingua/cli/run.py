@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from ..values.abort import Abort
 from ..values.errors import FormatError, InterlinguaError
-from ..values.numbers import natural
 from ..values.places import has_plugins
+from ..values.text import natural
 from . import inputs, templates
 from .logs import RUNS, is_logging, session_id
 from .options import BARE, complete_models, complete_sessions, complete_tool_choices

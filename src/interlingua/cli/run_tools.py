@@ -29,9 +29,7 @@ _FUNCTIONS = "interlingua_functions"  # module name of the code of --functions
 
 @contextlib.asynccontextmanager
 async def opened(plugins: Sequence[str], servers: Sequence[str], *, bare: bool) -> AsyncIterator[Installed]:
-    """Opens the core tools and what is installed: all plugins, those of further directories, and the named MCP
-    servers.
-    """
+    """Opens the core tools and what is installed: all plugins, those of more directories, and the named MCP servers."""
     registry = ToolRegistry()
     discover_core_tools(registry, on_load_warning=warn)
     if bare:

@@ -21,10 +21,9 @@ from msgspec.structs import replace
 from rich.table import Table
 from rich.text import Text
 
-from ..values.errors import InterlinguaError
+from ..values.errors import InterlinguaError, unknown
 from ..values.places import has_plugins
 from ..values.places import home as default_home
-from ..values.spelling import unknown
 from . import output
 from .options import JSON, Group
 
@@ -771,6 +770,6 @@ def rotate_key(name: str, grace: str, config: Path | None, home: Path | None) ->
 @CONFIG
 @HOME
 def revoke_key(name: str, config: Path | None, home: Path | None) -> None:
-    """Revoke a key: it is refused from the next request on."""
+    """Revoke a key: it is refused within a hundredth of a second."""
     if not _keys(home, config).remove(name):
         raise InterlinguaError(f"no key {name!r}; see: interlingua serve keys list")

@@ -15,7 +15,7 @@ from ..sessions import Session, SessionError, SessionInfo, operations, tree
 from ..sessions import compaction as compacting
 from ..sessions.gc import Collected
 from ..sessions.operations import Where
-from ..sessions.session import Node
+from ..sessions.reader import Node
 from ..values.canonical import plain
 from ..values.messages import AgentMessage, AssistantMessage
 from ..values.request import Conversation, is_aside

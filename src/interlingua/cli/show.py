@@ -59,8 +59,9 @@ def command(
 ) -> None:
     """Show conversations in the terminal: thinking folded, tool calls with their results."""
     problems: list[sources.Problem] = []
+    notes: list[sources.Problem] = []  # of conversations that are shown
     view = _View(thinking=thinking, full=full, everything=everything, plain=plain)
-    found = _conversations(inputs, origin, problems, as_json)
+    found = _conversations(inputs, origin, problems, notes)
     if as_json:
         for _, conversation in found:
             if isinstance(conversation, LargeSession):
@@ -71,24 +72,29 @@ def command(
     else:
         with output.paged(pager) as out:
             _show(out, found, view)
+    output.report_problems(notes)
     output.report_problems(problems)
     if problems:
         sys.exit(1)
 
 
 def _conversations(
-    inputs: tuple[str, ...], origin: str | None, problems: list[sources.Problem], as_json: bool
+    inputs: tuple[str, ...], origin: str | None, problems: list[sources.Problem], notes: list[sources.Problem]
 ) -> Iterator[tuple[str, Conversation | LargeSession]]:
     for source in sources.expand(inputs):
         session = open_large(source, origin, problems) if is_large(source) else None
-        if session is not None and not (as_json and session.is_partial):
+        if session is not None:
             yield source.name, session
             continue
         for document in sources.documents(source, origin, problems):
             try:
-                yield document.name, conversion.decode(document.data, origin or document.dialect)
+                conversation = conversion.decode(document.data, origin or document.dialect)
             except InterlinguaError as error:
                 problems.append(sources.Problem(document.name, str(error)))
+                continue
+            yield document.name, conversation
+            # Torn lines are among the problems of the file.
+            notes += [sources.Problem(document.name, one.message) for one in conversation.problems if one.line is None]
 
 
 def _show(out: Console, found: Iterator[tuple[str, Conversation | LargeSession]], view: "_View") -> None:

@@ -16,7 +16,7 @@ from ..tools.policy import ASK, READ_ONLY, Policy, Rule
 from ..tools.registry import PROFILES, ToolRegistry
 from ..tools.tool import Tool, ToolContext
 from ..values.errors import InterlinguaError
-from ..values.numbers import natural
+from ..values.text import natural
 from .options import BARE, HOME, MCP, PLUGINS, warn
 
 TOKEN = "INTERLINGUA_MCP_TOKEN"

@@ -20,8 +20,7 @@ from msgspec.structs import replace
 
 from ..connect.retry import Retry
 from ..tools.fs import adapted_bridge
-from ..tools.results import visible
-from ..tools.tool import FsBridge
+from ..tools.tool import FsBridge, visible
 from ..tools.web import Fetched, FetchRules, LookUp, fetch, look_up
 from ..values import jsontext
 from ..values.abort import Abort
@@ -35,7 +34,7 @@ from ..values.errors import (
     ToolAuthorizationError,
 )
 from ..values.messages import ReplyPayload, Value
-from ..values.numbers import natural
+from ..values.text import natural
 
 Action: TypeAlias = Literal["send", "reply", "react"]
 LARGEST_FILE = 8_000_000  # maximum bytes of a local file in a webhook
@@ -77,9 +76,7 @@ class Sink(Protocol):
 
 
 class Channels:
-    """The sinks of an agent, by name. `bound` is the only conversation it may write to: a channel and a target in
-    it.
-    """
+    """The sinks of an agent, by name. `bound` is the only conversation it may write to: a channel and a target."""
 
     def __init__(
         self,

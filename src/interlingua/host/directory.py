@@ -203,9 +203,7 @@ class Forbidden(ToolAuthorizationError):
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """The session on whose behalf a request is made. A request without one comes from the program itself, which sees
-    all.
-    """
+    """The session on whose behalf a request is made. A request without one is the program's own, which sees all."""
 
     key: str
     sandboxed: bool = False

@@ -372,9 +372,7 @@ class AgentHost(Directory):
         return {}
 
     async def _forked(self, key: str) -> list[AgentMessage]:
-        """Returns the history of a session as a model reads it, up to the last point where every call has its
-        result.
-        """
+        """The history of a session as a model reads it, up to the last point where every call has its result."""
         lane = self._lanes.get(key)
         if lane is not None and lane.agent is not None:
             messages = [*lane.agent.messages]

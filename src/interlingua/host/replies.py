@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..tools.results import visible
+from ..tools.tool import visible
 from ..values.canonical import SELF
 from ..values.events import (
     AgentEvent,
@@ -343,9 +343,7 @@ class ReplyOptions(Struct, frozen=True, kw_only=True):
 def replies(
     run: Iterable[AgentMessage | AgentEvent], *, options: ReplyOptions | None = None, on_skip: OnSkip | None = None
 ) -> list[ReplyPayload]:
-    """Returns the replies of a run, from its messages or its events. `on_skip` receives each omitted one and the
-    reason.
-    """
+    """The replies of a run, from its messages or its events. `on_skip` receives each omitted one and the reason."""
     options = options or ReplyOptions()
     messages = [*_messages(run)]
     answers = [message for message in messages if isinstance(message, AssistantMessage)]

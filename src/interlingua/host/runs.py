@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from ..connect.results import Result, Spent
 from ..tools.fs import context_bridge, local_bridge
-from ..tools.results import untrusted
-from ..tools.tool import MissingContext, ToolContext
+from ..tools.tool import MissingContext, ToolContext, untrusted
 from ..values.abort import Abort
 from ..values.canonical import SELF
 from ..values.errors import ToolInputError
@@ -110,9 +109,7 @@ def why_ended(result: Result) -> str:
 
 
 def between(message: str, source: str | None, tool: str, run_id: str) -> UserMessage:
-    """Returns a message from one session to another. It has the user's role, and says that the user did not write
-    it.
-    """
+    """A message from one session to another. It has the user's role, and says that the user did not write it."""
     provenance = {"kind": "inter_session", "sourceTool": tool, "runId": run_id}
     if source is not None:
         provenance["sourceSessionKey"] = source

@@ -18,8 +18,7 @@ from ..conversion.resizing import sniff
 from ..tools.calling import failure
 from ..tools.decorator import tool
 from ..tools.policy import core_tool_names
-from ..tools.results import untrusted, visible
-from ..tools.tool import ContentBlock, Execute, Tool, ToolResult, ToolUpdateCallback
+from ..tools.tool import ContentBlock, Execute, Tool, ToolResult, ToolUpdateCallback, untrusted, visible
 from ..values import jsontext
 from ..values.abort import Abort
 from ..values.errors import TransportError

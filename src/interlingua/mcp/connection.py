@@ -19,7 +19,7 @@ from ..values import jsontext
 from ..values.decompression import Decompressor, is_compressed
 from ..values.errors import TimedOut, TransportError
 from ..values.interop import describe
-from ..values.visible_text import visible
+from ..values.text import visible
 from .oauth import SECONDS as LOGIN_SECONDS
 from .oauth import Authorize, provider
 from .stdio import Ending, HttpServer, Server, stdio_transport

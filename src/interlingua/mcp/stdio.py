@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from ..tools.sandbox import isolated_command, scrubbed
 from ..values.errors import FormatError
-from ..values.visible_text import visible
+from ..values.text import visible
 from .oauth import OAuth
 
 # MCP servers: a command to run, or a URL.

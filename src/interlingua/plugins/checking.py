@@ -60,9 +60,7 @@ def check_plugin(folder: Path, config: dict[str, Any] | None = None, *, seconds:
 
 
 def _readable(folder: Path) -> tuple[str, ...]:
-    """Returns the paths that the process needs beside the system: the plugin, Python, this package and installed
-    packages.
-    """
+    """The paths that the process needs beside the system: the plugin, Python, this package and installed packages."""
     packages = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     ours = str(Path(__file__).resolve().parents[2])
     return tuple(dict.fromkeys((sys.prefix, sys.exec_prefix, ours, *packages, str(folder), str(folder.resolve()))))

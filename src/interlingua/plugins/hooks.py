@@ -130,9 +130,7 @@ def _names(event: AgentEvent) -> Iterable[str]:
 
 
 async def _before(listener: _Listener, call: BeforeCall) -> Verdict | None:
-    """Returns a listener's decision, in the format of OpenClaw's hook (`params`, `block`, `blockReason`) or of a
-    `Verdict`.
-    """
+    """A listener's decision, in the format of OpenClaw's hook (`params`, `block`, `blockReason`) or of a `Verdict`."""
     given = await listener({"tool_name": call.call.name, "tool_call_id": call.call.id, "params": call.arguments})
     if given is None or isinstance(given, Verdict):
         return given

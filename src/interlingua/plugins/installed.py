@@ -25,8 +25,7 @@ from ..connect.registry import ConnectorRegistry
 from ..connect.tables import Mistake, convert, read_tables
 from ..tools.fs import local_bridge
 from ..tools.registry import ToolRegistry
-from ..tools.settings import check_settings
-from ..tools.tool import Tool, ToolContext, ToolMeta
+from ..tools.tool import Tool, ToolContext, ToolMeta, check_settings
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import has_package_plugins, home
 from .hooks import Hooks
@@ -47,9 +46,7 @@ class PluginSettings(Struct, frozen=True, kw_only=True):
 
 
 def tool_config() -> dict[str, Any]:
-    """Returns the configuration of core tools for a `ToolContext`: `tools.toml` in the home folder, a table for each
-    tool.
-    """
+    """The configuration of core tools for a `ToolContext`: `tools.toml` in the home folder, a table for each tool."""
     return {"tools": read_tables(home() / TOOLS_FILE, _tool_tables) or {}}
 
 
@@ -81,9 +78,7 @@ def _tool_tables(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class Installed:
-    """The plugins, their hooks, and the tools of MCP servers; `problems` are those that could not be opened, and
-    why.
-    """
+    """The plugins, their hooks, and the tools of MCP servers; `problems`: what could not be opened, and why."""
 
     def __init__(self, plugins: Plugins, tools: ToolRegistry) -> None:
         self.plugins = plugins

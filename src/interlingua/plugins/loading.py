@@ -18,14 +18,13 @@ from msgspec import Struct, structs
 from ..connect.registry import ConnectorRegistry
 from ..tools.registry import ToolRegistry
 from ..tools.tool import Tool
-from ..values.errors import FormatError
+from ..values.errors import FormatError, nearest
 from ..values.interop import describe, drop, must_propagate, several, struct_of, with_arguments
 from ..values.places import PLUGIN_GROUP
-from ..values.spelling import nearest
-from .adding import Additions
 from .api import Log, Logger, PluginApi, PluginDefinition, PluginFactory, Registration
 from .manifest import Manifest, check_id, find_entry, folders, manifest_path, read_manifest
 from .running import (
+    Additions,
     Failed,
     Stage,
     Steps,
@@ -239,9 +238,7 @@ async def awaited_in_time(waiting: Work | Awaitable[Any], timeout: float, stage:
 
 
 async def _outcome(waiting: Any, stage: Stage) -> Any:
-    """Returns the result of a plugin's asynchronous code; in its own task, so that its cancellation is not the
-    loader's.
-    """
+    """The result of a plugin's asynchronous code; in its own task, so that its cancellation is not the loader's."""
     try:
         return await waiting
     except BaseException as error:

@@ -105,9 +105,7 @@ def _content(path: Path) -> bytes:
 
 
 def inside(folder: Path, name: str, place: str = "$") -> Path:
-    """Returns the path of `name` in `folder`. Raises if it leaves it, by `..`, as an absolute path or through a
-    link.
-    """
+    """The path of `name` in `folder`. Raises if it leaves it, by `..`, as an absolute path or through a link."""
     parts = Path(name).parts
     if not parts or "\0" in name or "\\" in name or name.startswith("~") or Path(name).is_absolute() or ".." in parts:
         raise FormatError(f"{name!r} is not a path inside the plugin's folder", place)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         read_string_param,
     )
     from .registry import ToolRegistry
-    from .results import error_result, image_result, json_result, text_result
     from .schemas import (
         clean_schema_for_gemini,
         extract_tool_schema,
@@ -35,6 +34,10 @@ if TYPE_CHECKING:
         ToolResult,
         ToolSection,
         ToolUpdateCallback,
+        error_result,
+        image_result,
+        json_result,
+        text_result,
     )
 
 __all__ = [
@@ -79,11 +82,10 @@ _LATER = by_module(
         "params": "assert_required_params read_boolean_param read_number_param read_string_array_param"
         " read_string_param",
         "registry": "ToolRegistry",
-        "results": "error_result image_result json_result text_result",
         "schemas": "clean_schema_for_gemini extract_tool_schema extract_tool_schemas normalize_schema"
         " to_openrouter_schema",
         "tool": "FsBridge FsStat MissingContext Tool ToolContext ToolFactory ToolMeta ToolProfile ToolResult"
-        " ToolSection ToolUpdateCallback",
+        " ToolSection ToolUpdateCallback error_result image_result json_result text_result",
     }
 )
 

@@ -20,8 +20,7 @@ from ..values.messages import TextBlock
 from .access import PathAccess, enter_access
 from .policy import LONG, Action, Permissions, Policy, text_size
 from .policy import ApprovalRequest as ApprovalRequest
-from .results import as_partial, as_result
-from .tool import Tool, ToolContext, ToolResult, ToolUpdateCallback, tool_of
+from .tool import Tool, ToolContext, ToolResult, ToolUpdateCallback, as_partial, as_result, tool_of
 from .validation import allowed, shown
 from .validation import validated as validated
 
@@ -152,9 +151,7 @@ async def _permit(
 
 
 async def _decided(policy: Judge, tool: str, params: dict[str, Any]) -> Ruling:
-    """Returns the decision on a call. Our own policy checks long arguments in a thread, so that the loop is not
-    blocked.
-    """
+    """The decision on a call. Our own policy checks long arguments in a thread, so that the loop is not blocked."""
     if isinstance(policy, Policy | Permissions) and text_size(params) > LONG:
         return await asyncio.to_thread(policy.decide, tool, params)
     return policy.decide(tool, params)
@@ -243,9 +240,7 @@ async def _outcome(
 
 
 def _noted(result: ToolResult, access: PathAccess | None) -> ToolResult:
-    """Returns the result, with a note if paths were omitted from it: what the policy denies is neither shown nor
-    hidden.
-    """
+    """The result, with a note if paths were omitted from it: what the policy denies is neither shown nor hidden."""
     if access is None or result.is_error or not access.refused:
         return result
     number = len(access.refused)

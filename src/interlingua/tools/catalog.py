@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
 
 _AT = "interlingua.host.session_tools"
-_MESSAGE = "interlingua.host.message_tool:message_tool"
+_MESSAGE = f"{_AT}:message_tool"
 _HOST = "sessions session_key"
 
 # fmt: off

@@ -10,12 +10,10 @@ from typing import Any, NamedTuple, overload
 import msgspec
 
 from ..values.abort import Abort
-from ..values.docstrings import parse_docstring
 from ..values.errors import FormatError, ToolInputError
 from ..values.interop import call_contained
-from ..values.python_types import Mismatch, Schemas, convert
-from .results import as_result
-from .tool import Execute, Tool, ToolResult, ToolUpdateCallback
+from ..values.python_types import Mismatch, Schemas, convert, parse_docstring
+from .tool import Execute, Tool, ToolResult, ToolUpdateCallback, as_result
 
 Function: typing.TypeAlias = Callable[..., Any]
 

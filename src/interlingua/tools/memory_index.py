@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from ..values.errors import ToolInputError
 from ..values.regular import private_database
-from ..values.word_breaks import UNSPACED, spaced
+from ..values.text import UNSPACED, spaced
 
 VERSION = 2
 MAX_FILE_BYTES = 4_000_000

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ..values.visible_text import ESCAPES
+from ..values.text import ESCAPES
 
 HEAD_BYTES = 16 * 1024
 TAIL_BYTES = 64 * 1024

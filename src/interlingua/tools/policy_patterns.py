@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from ..values.numbers import natural
+from ..values.text import natural
 from .paths import home, look
 
 PATH_LENGTH = 4096  # PATH_MAX of Linux: a longer one is not opened

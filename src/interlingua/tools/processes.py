@@ -386,12 +386,12 @@ class ProcessTable:
         await asyncio.gather(*(session.wait(15) for session in sessions))
         self._forget_all()
 
-    def close_now(self, seconds: float = 5.0) -> None:
+    def close_now(self) -> None:
         """`close` without an event loop, for interpreter exit."""
         sessions = list(self._sessions.values())
         for session in sessions:
             session.stop(at_once=True)
-        end = time.monotonic() + seconds
+        end = time.monotonic() + 5.0
         for session in sessions:
             session.running.join(max(0.0, end - time.monotonic()))
         self._forget_all()

@@ -14,8 +14,17 @@ from msgspec import Struct, structs
 
 from ..values.errors import FormatError
 from ..values.interop import attribute, describe, drop, must_propagate, snake_case, struct_of, with_arguments
-from .settings import check_settings
-from .tool import MissingContext, Tool, ToolContext, ToolFactory, ToolMeta, ToolProfile, ToolSection, as_tool
+from .tool import (
+    MissingContext,
+    Tool,
+    ToolContext,
+    ToolFactory,
+    ToolMeta,
+    ToolProfile,
+    ToolSection,
+    as_tool,
+    check_settings,
+)
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The cache of answers: what it keeps, and when it lets go."""
 
-from interlingua.tools.core._cache import Cache
+from interlingua.tools.core.web_fetch import Cache
 
 
 def cache(now, **limits):

@@ -14,8 +14,7 @@ from interlingua.tools.calling import call_tool
 from interlingua.tools.core.image import image_tool
 from interlingua.tools.core.web_fetch import web_fetch_tool
 from interlingua.tools.policy import Policy
-from interlingua.tools.settings import read_settings
-from interlingua.tools.tool import ToolContext
+from interlingua.tools.tool import ToolContext, read_settings
 from interlingua.tools.web import USER_AGENT, FetchRules, fetch
 from interlingua.values.abort import Abort
 from interlingua.values.errors import FormatError, ToolAuthorizationError, ToolInputError, TransportError

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.tools.results import untrusted, visible
+from interlingua.tools.tool import untrusted, visible
 
 
 @given(st.text())

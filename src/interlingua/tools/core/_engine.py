@@ -1,18 +1,24 @@
 """The built-in search, for bridges that ripgrep and fd cannot read, and for machines without them.
 
-It reads a `Source` of directories and files; `_worker` runs it in a process, so that a search can be killed.
+It reads a `Source` of directories and files. As a program it is the worker process of a search: a pattern may take
+forever, and only a process can be killed.
 """
 
 import fnmatch
+import itertools
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from ...values.errors import ToolInputError
-from ..paths import name_bytes
+from ..confined_fs import Tree
+from ..paths import name_bytes, name_text
 from ._text import Text, decode, split_lines
 
 # Globs over paths, matched in linear time: no pattern of a model or an ignore file can hang the search.
@@ -357,3 +363,74 @@ def _in_order(entry: FileEntry) -> bytes:
 
 def _parts(path: str) -> tuple[str, ...]:
     return tuple(path.split("/")) if path else ()
+
+
+# --- the worker process -----------------------------------------------------------------------------------------------
+# It reads a job from stdin and writes matches to stdout, in frames of a four-byte length and msgpack. If the job has no
+# root, it requests directories and files the same way, and receives them on stdin.
+
+
+def packed(value: Any) -> bytes:
+    body = msgspec.msgpack.encode(value)
+    return len(body).to_bytes(4, "big") + body
+
+
+class LocalSource:
+    """Files below a local directory, confined like the local bridge."""
+
+    def __init__(self, root: bytes, max_bytes: int) -> None:
+        self._tree = Tree(os.fsdecode(root), max_bytes)
+
+    def entries(self, path: str) -> list[FileEntry] | None:
+        try:
+            return [FileEntry(name, kind) for name, kind in self._tree.entries(f"./{path}")]
+        except ToolInputError:
+            return None
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return self._tree.read(f"./{path}")
+        except ToolInputError:
+            return None
+
+
+class RemoteSource:
+    """Files that the parent process fetches."""
+
+    def entries(self, path: str) -> list[FileEntry] | None:
+        names = _request("entries", path)
+        if names is None:
+            return None
+        decoded = [name_text(name) for name in names]
+        return [FileEntry(name.rstrip("/"), "directory" if name.endswith("/") else "file") for name in decoded]
+
+    def read(self, path: str) -> bytes | None:
+        data: bytes | None = _request("read", path)
+        return data
+
+
+def _request(what: str, path: str) -> Any:
+    _send((what, name_bytes(path)))
+    return msgspec.msgpack.decode(_received())
+
+
+def _received() -> bytes:
+    return sys.stdin.buffer.read(int.from_bytes(sys.stdin.buffer.read(4), "big"))
+
+
+def _send(value: Any) -> None:
+    sys.stdout.buffer.write(packed(value))
+    sys.stdout.buffer.flush()
+
+
+def main() -> None:
+    job = msgspec.msgpack.decode(_received(), type=Job)
+    source = LocalSource(job.root, job.max_file_bytes) if job.root is not None else RemoteSource()
+    search = find if job.pattern is None else grep
+    for path, kind, line, text in itertools.islice(search(job, name_text(job.start), source), job.limit + 1):
+        _send(("found", name_bytes(path), kind, line, text[:512]))
+    _send(("done",))
+
+
+if __name__ == "__main__":
+    main()

@@ -23,9 +23,8 @@ from ...values.errors import ToolInputError
 from ..access import names_below, permitted
 from ..fs import AdaptedBridge, ByteBridge
 from ..paths import name_bytes, name_text
-from ._engine import EXCLUDE, MAX_DEPTH, Found, Glob, Job
+from ._engine import EXCLUDE, MAX_DEPTH, Found, Glob, Job, packed
 from ._files import from_root, stop_if_aborted
-from ._worker import packed
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 SECONDS = 30.0
@@ -111,7 +110,7 @@ async def by_worker(job: Job, bridge: ByteBridge, seconds: float, signal: Abort 
     if isinstance(bridge, OnThisMachine):
         job = msgspec.structs.replace(job, root=name_bytes(bridge.local_root))
     outcome = Outcome(found=[], engine="python")
-    argv = [sys.executable, "-P", "-m", "interlingua.tools.core._worker"]
+    argv = [sys.executable, "-P", "-m", "interlingua.tools.core._engine"]
     done = False
     async with _guarded(argv, None, seconds, signal, ask=True) as guard:
         process = guard.process

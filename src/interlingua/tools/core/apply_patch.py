@@ -31,8 +31,7 @@ from ...values.errors import ToolInputError
 from ..fs import ByteBridge, context_bridge
 from ..params import read_string_param
 from ..paths import PATCH_HEADERS, patch_lines, shown
-from ..results import text_result
-from ..tool import Tool, ToolContext, ToolResult, as_execute
+from ..tool import Tool, ToolContext, ToolResult, as_execute, text_result
 from ._files import exact_contents, exact_state, explained, stop_if_aborted, store
 from ._text import Change, decode_text, line_ending_at, raw_lines, trimmed, unified
 

@@ -16,8 +16,17 @@ from ...values.abort import Abort
 from ...values.errors import ToolInputError
 from ..fs import context_bridge
 from ..params import read_arguments, schema_of
-from ..results import image_result, json_result, text_result
-from ..tool import MissingContext, Tool, ToolContext, ToolResult, as_execute, needed
+from ..tool import (
+    MissingContext,
+    Tool,
+    ToolContext,
+    ToolResult,
+    as_execute,
+    image_result,
+    json_result,
+    needed,
+    text_result,
+)
 from ._files import contents
 
 DESCRIPTION = (

@@ -17,8 +17,7 @@ from ...values.errors import ToolInputError
 from ..fs import context_bridge
 from ..params import read_boolean_param
 from ..paths import shown
-from ..results import text_result
-from ..tool import Tool, ToolContext, ToolResult, as_execute
+from ..tool import Tool, ToolContext, ToolResult, as_execute, text_result
 from ._files import PATH, counted, exact_contents, path_param, stop_if_aborted, store
 from ._text import Change, decode_text, line_ending_at, raw_lines, split_lines, trimmed, unified, with_endings
 

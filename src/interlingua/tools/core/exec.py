@@ -19,10 +19,8 @@ from ..output import Output, plain, whole_characters
 from ..params import read_arguments, schema_of
 from ..paths import name_bytes, name_text, root_bytes
 from ..processes import Launch, ProcessSession, ProcessTable, process_table
-from ..results import NO_OUTPUT
 from ..sandbox import HOME, LANDLOCK_ENV, Sandbox, SandboxStatus, requested, sandbox_status, sandboxed, scrubbed
-from ..settings import read_settings
-from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import NO_OUTPUT, MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, read_settings
 
 SHOWN_BYTES = 32 * 1024
 UPDATE_BYTES = 4 * 1024

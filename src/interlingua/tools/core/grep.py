@@ -16,8 +16,7 @@ from ...values.errors import ToolInputError
 from ..fs import ByteBridge, context_bridge
 from ..params import read_boolean_param, read_number_param, read_string_param
 from ..paths import name_bytes, name_text, shown
-from ..results import text_result
-from ..tool import Tool, ToolContext, ToolResult, as_execute
+from ..tool import Tool, ToolContext, ToolResult, as_execute, text_result
 from ._engine import Found, Glob, Job, compiled, searchable
 from ._files import contents, counted, from_root, path_param, state, stop_if_aborted, with_variant
 from ._searching import MAX_FILE_BYTES, SECONDS, OnThisMachine, Outcome, by_ripgrep, by_worker, locate

@@ -18,9 +18,7 @@ from ...values.request import Context
 from ..fs import ByteBridge, context_bridge
 from ..params import read_arguments, schema_of
 from ..paths import readings
-from ..results import untrusted, visible
-from ..settings import read_settings
-from ..tool import MissingContext, Tool, ToolContext, ToolResult, as_execute, needed
+from ..tool import MissingContext, Tool, ToolContext, ToolResult, as_execute, needed, read_settings, untrusted, visible
 from ..web import FetchRules, fetch
 from ._files import contents, state, variant, variant_notice
 from .web_fetch import web_rules

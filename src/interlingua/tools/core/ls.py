@@ -8,8 +8,7 @@ from ...values.errors import ToolInputError
 from ..fs import ByteBridge, context_bridge
 from ..params import read_boolean_param, read_number_param
 from ..paths import OutsideRoot, shown
-from ..results import text_result
-from ..tool import Tool, ToolContext, ToolResult, as_execute
+from ..tool import Tool, ToolContext, ToolResult, as_execute, text_result
 from ._files import counted, explained, from_root, path_param, stop_if_aborted, with_variant
 
 DEFAULT_LIMIT = 500

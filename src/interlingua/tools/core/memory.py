@@ -20,9 +20,7 @@ from ..access import permitted
 from ..fs import ByteBridge, context_bridge
 from ..memory_index import LocalNote, MemoryIndex, NoteFile, refuse_large
 from ..params import read_arguments, schema_of
-from ..results import json_result
-from ..settings import read_settings
-from ..tool import MissingContext, Tool, ToolContext, ToolResult, as_execute
+from ..tool import MissingContext, Tool, ToolContext, ToolResult, as_execute, json_result, read_settings
 
 SEARCH_DESCRIPTION = (
     "Searches the memory notes (MEMORY.md and memory/*.md) for terms, and returns the best passages with path, line "

@@ -11,8 +11,7 @@ from ...values.messages import ImageBlock, TextBlock
 from ..fs import context_bridge
 from ..params import read_boolean_param, read_number_param
 from ..paths import shown
-from ..results import text_result
-from ..tool import Tool, ToolContext, ToolResult, as_execute
+from ..tool import Tool, ToolContext, ToolResult, as_execute, text_result
 from ._files import PATH, contents, counted, path_param, stop_if_aborted, with_variant
 from ._text import Text, decode_text, line_ending, split_lines
 

@@ -6,8 +6,10 @@ import contextlib
 import os
 import sys
 import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import orjson
@@ -16,13 +18,62 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ...values.abort import Abort
 from ...values.errors import ToolInputError, TransportError
 from ...values.messages import TextBlock
-from ...values.numbers import natural
+from ...values.text import natural
 from ..params import read_arguments, schema_of
-from ..results import untrusted, visible
-from ..settings import read_settings
-from ..tool import Tool, ToolContext, ToolResult, as_execute
+from ..tool import Tool, ToolContext, ToolResult, as_execute, read_settings, untrusted, visible
 from ..web import Fetched, FetchRules, fetch, read_url, unless_aborted
-from ._cache import Cache
+
+V = TypeVar("V")
+
+
+class Cache(Generic[V]):
+    """`size` measures a value in bytes; a value above a quarter of `max_bytes` is not cached."""
+
+    def __init__(
+        self,
+        *,
+        seconds: float,
+        size: Callable[[V], int],
+        max_entries: int = 64,
+        max_bytes: int = 16_000_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds = seconds
+        self._size = size
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._entries: OrderedDict[Hashable, tuple[float, int, V]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Hashable) -> V | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if self._clock() >= entry[0]:
+            self._drop(key)
+            return None
+        self._entries.move_to_end(key)
+        return entry[2]
+
+    def put(self, key: Hashable, value: V) -> None:
+        size = self._size(value)
+        if self._seconds <= 0 or size > self._max_bytes // 4:
+            return
+        self._drop(key)
+        self._entries[key] = (self._clock() + self._seconds, size, value)
+        self._bytes += size
+        while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
+            self._drop(next(iter(self._entries)))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _drop(self, key: Hashable) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry[1]
+
 
 DESCRIPTION = (
     "Fetches an http or https URL and returns its readable text: the main part of an HTML page as markdown or plain "
@@ -158,7 +209,7 @@ def _result(
         "length": len(text),
         "rawLength": page.raw_length,
         "wrappedLength": len(wrapped),
-        "fetchedAt": _iso(page.fetched_at),
+        "fetchedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(page.fetched_at)),
         "tookMs": round(took * 1000),
         "cached": cached,
         "text": text,
@@ -174,10 +225,6 @@ def _failed(arguments: WebFetchArguments, page: Page) -> ToolResult:
     details = {"url": arguments.url, "finalUrl": page.final_url, "status": page.status, "error": detail}
     text = f"{message}\n{untrusted(detail, 'the web')}" if detail else message
     return ToolResult(content=(TextBlock(text=text),), details=details, is_error=True)
-
-
-def _iso(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 async def _readable(answer: Fetched, mode: Mode, settings: WebFetchSettings) -> Text:

@@ -15,11 +15,9 @@ from ...values.abort import Abort
 from ...values.errors import FormatError, ToolInputError, TransportError
 from ...values.messages import TextBlock
 from ..params import read_arguments, schema_of
-from ..results import untrusted, visible
-from ..settings import read_settings
-from ..tool import Tool, ToolContext, ToolResult, as_execute
+from ..tool import Tool, ToolContext, ToolResult, as_execute, read_settings, untrusted, visible
 from ..web import Fetched, FetchRules, fetch, read_url
-from ._cache import Cache
+from .web_fetch import Cache
 
 # Search services as rows: how to build a request and read the response. A new service is two functions and a row.
 

@@ -6,8 +6,7 @@ from ...values.abort import Abort
 from ...values.errors import ToolInputError
 from ..fs import context_bridge
 from ..paths import shown
-from ..results import text_result
-from ..tool import Tool, ToolContext, ToolResult, as_execute
+from ..tool import Tool, ToolContext, ToolResult, as_execute, text_result
 from ._files import PATH, exact_state, path_param, stop_if_aborted, store
 
 _PARAMETERS = {
