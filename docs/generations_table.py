@@ -15,7 +15,7 @@ from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import PROVIDERS
 from interlingua.dialects.generations import GENERATIONS, Generation
 from interlingua.dialects.generations import row as known
-from interlingua.dialects.targets import limits_of
+from interlingua.dialects.registry import limits_of
 from interlingua.values.jsontext import compact
 from interlingua.values.losses import Loss
 from interlingua.values.messages import CacheMarker
