@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import socket
 import sys
 
 import mcp_types as types
+import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
@@ -89,6 +91,10 @@ def crash() -> str:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        server.run("streamable-http", port=int(sys.argv[1]))
+        # The port may be reserved by a socket that does not listen.
+        listening = socket.socket()
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listening.bind(("127.0.0.1", int(sys.argv[1])))
+        uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="error")).run([listening])
     else:
         server.run("stdio")

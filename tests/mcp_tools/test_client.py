@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,9 @@ async def over_stdio(**options: Any) -> AsyncIterator[dict[str, Tool]]:
 
 @asynccontextmanager
 async def over_http(**options: Any) -> AsyncIterator[dict[str, Tool]]:
-    port = free_port()
-    async with running(port), mcp_tools(f"http://127.0.0.1:{port}/mcp", **{"trusted": True} | options) as tools:
-        yield {tool.name: tool for tool in tools}
+    with reserved_port() as port:
+        async with running(port), mcp_tools(f"http://127.0.0.1:{port}/mcp", **{"trusted": True} | options) as tools:
+            yield {tool.name: tool for tool in tools}
 
 
 @asynccontextmanager
@@ -78,11 +78,19 @@ async def running(port: int) -> AsyncIterator[asyncio.subprocess.Process]:
         await process.wait()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+@contextlib.contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port that nobody else gets meanwhile: bound, but not listened on, and shared with `honest.py` alone."""
+    with socket.socket() as reservation:
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reservation.bind(("127.0.0.1", 0))
+        yield reservation.getsockname()[1]
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with reserved_port() as number:
+        yield number
 
 
 both = pytest.mark.parametrize("opened", [over_stdio, over_http], ids=["stdio", "http"])
@@ -190,9 +198,8 @@ async def test_a_call_that_broke_off_is_not_made_twice(tmp_path: Path) -> None:
         assert "start 2" == (await call_tool(tools["go"], "2", {})).text
 
 
-async def test_a_server_over_http_that_is_restarted_is_found_again() -> None:
+async def test_a_server_over_http_that_is_restarted_is_found_again(port: int) -> None:
     """While it is away calls say so; when it is back they are answered, in a new session."""
-    port = free_port()
     server = HttpServer(url=f"http://127.0.0.1:{port}/mcp")
     async with running(port) as process, mcp_tools(server, timeout=20, include=["add"], trusted=True) as (add,):
         assert "5" == (await call_tool(add, "1", {"a": 2, "b": 3})).text
@@ -380,13 +387,13 @@ async def test_a_server_that_never_begins_is_given_up(monkeypatch: pytest.Monkey
             pass
 
 
-async def test_a_program_that_is_not_there_is_an_error_with_its_name() -> None:
+async def test_a_program_that_is_not_there_is_an_error_with_its_name(port: int) -> None:
     """So is an address where nobody listens, and a server that is none."""
     with pytest.raises(TransportError, match="no-such-program could not be reached"):
         async with mcp_tools({"command": "no-such-program"}):
             pass
     with pytest.raises(TransportError, match="could not be reached"):
-        async with mcp_tools(f"http://127.0.0.1:{free_port()}/mcp"):
+        async with mcp_tools(f"http://127.0.0.1:{port}/mcp"):
             pass
     for wrong in ({"args": []}, {"command": 7}, "no-address", {"url": "file:///x"}, {"command": "x", "extra": 1}):
         with pytest.raises(FormatError):

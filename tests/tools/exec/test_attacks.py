@@ -135,24 +135,27 @@ async def test_a_working_directory_swapped_while_we_start_leads_nowhere(place: A
         await swapping
 
 
+# Just so long sleeps nobody else: the tests of other workers run beside these.
+SLEEP = f"sleep 600.{os.getpid()}"
 ESCAPES = {
-    "setsid": "setsid sleep 600 & ",
-    "nohup": "nohup sleep 600 >/dev/null 2>&1 & ",
-    "disown": "sleep 600 & disown; ",
-    "double fork": "( ( setsid sleep 600 & ) & ) ; ",
-    "closed output": "setsid sleep 600 <&- >&- 2>&- & ",
-    "without our mark": "env -i setsid /bin/sleep 600 & ",
-    "ignoring signals": "(trap '' TERM INT HUP; setsid sh -c \"trap '' TERM; while :; do sleep 600; done\") & ",
-    "its own group": "set -m; sleep 600 & ",
+    "setsid": f"setsid {SLEEP} & ",
+    "nohup": f"nohup {SLEEP} >/dev/null 2>&1 & ",
+    "disown": f"{SLEEP} & disown; ",
+    "double fork": f"( ( setsid {SLEEP} & ) & ) ; ",
+    "closed output": f"setsid {SLEEP} <&- >&- 2>&- & ",
+    "without our mark": f"env -i setsid /bin/{SLEEP} & ",
+    "ignoring signals": f"(trap '' TERM INT HUP; setsid sh -c \"trap '' TERM; while :; do {SLEEP}; done\") & ",
+    "its own group": f"set -m; {SLEEP} & ",
 }
 
 
 def sleepers() -> list[int]:
-    """Processes that run `sleep 600`, ours for sure: no one else sleeps just so long."""
+    """Processes that run `SLEEP`."""
+    ending = SLEEP.replace(" ", "\0").encode() + b"\0"
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if entry.read_bytes().endswith(b"sleep\x00600\x00"):
+            if entry.read_bytes().endswith(ending):
                 found.append(int(entry.parent.name))
         except OSError:
             continue
@@ -162,20 +165,18 @@ def sleepers() -> list[int]:
 @pytest.mark.parametrize("trick", ESCAPES)
 async def test_a_timeout_ends_children_that_got_away(place: Any, trick: str) -> None:
     """Whatever a child does to detach itself, it ends with its command."""
-    before = set(sleepers())
-    result = await place.run(ESCAPES[trick] + "echo begun; sleep 600", timeout=1)
+    result = await place.run(ESCAPES[trick] + f"echo begun; {SLEEP}", timeout=1)
     assert result.details["timedOut"]
     assert "begun" in result.text
-    assert set() == set(sleepers()) - before
+    assert [] == sleepers()
 
 
 @pytest.mark.parametrize("trick", ["setsid", "nohup", "double fork", "without our mark"])
 async def test_what_a_finished_command_left_behind_is_ended(place: Any, trick: str) -> None:
     """The end of the command is the end of its children; outside the sandbox the result says how many there were."""
-    before = set(sleepers())
     result = await place.run(ESCAPES[trick] + "true")
     assert "completed" == result.details["status"]
-    assert set() == set(sleepers()) - before
+    assert [] == sleepers()
     if not place.sandboxed:
         assert 1 <= result.details["leftBehind"]
         assert "background: true" in result.text
@@ -198,19 +199,17 @@ async def test_a_command_may_clean_up_when_it_is_ended(place: Any) -> None:
 
 async def test_a_command_that_kills_its_supervisor_gains_nothing(place: Any) -> None:
     """Should the one who watches be killed, what carries our mark is found and killed."""
-    before = set(sleepers())
-    await place.run("setsid sleep 600 & kill -9 $PPID; sleep 600", timeout=5)
-    assert set() == set(sleepers()) - before
+    await place.run(f"setsid {SLEEP} & kill -9 $PPID; {SLEEP}", timeout=5)
+    assert [] == sleepers()
 
 
 @pytest.mark.parametrize("settings", [{"maxProcesses": 60, "graceSec": 0.3}])
 async def test_a_fork_bomb_is_stopped(place: Any) -> None:
     """More processes than allowed end the command, for root too, whom the kernel does not limit."""
-    before = set(sleepers())
-    result = await place.run("while :; do sleep 600 & done 2>/dev/null", timeout=20)
+    result = await place.run(f"while :; do {SLEEP} & done 2>/dev/null", timeout=20)
     assert result.is_error
     assert "processes" in result.text
-    assert set() == set(sleepers()) - before
+    assert [] == sleepers()
 
 
 async def test_a_chain_of_forks_is_caught(place: Any) -> None:
@@ -286,7 +285,7 @@ async def test_when_we_are_killed_nothing_of_ours_stays(tmp_path: Path, sandboxe
         from interlingua.tools.core.exec import exec_tool
         from interlingua.tools.tool import ToolContext
         tool = exec_tool(ToolContext(root={str(tmp_path)!r}, sandboxed={sandboxed}))
-        call = {{"command": "setsid sleep 600 & touch started; sleep 600", "background": True}}
+        call = {{"command": "setsid {SLEEP} & touch started; {SLEEP}", "background": True}}
         print(asyncio.run(tool.execute("call", call)).details["sessionId"], flush=True)
         time.sleep(600)
         """
@@ -310,7 +309,7 @@ async def test_when_the_program_ends_nothing_of_ours_stays(tmp_path: Path, sandb
         from interlingua.tools.core.exec import exec_tool
         from interlingua.tools.tool import ToolContext
         tool = exec_tool(ToolContext(root={str(tmp_path)!r}, sandboxed={sandboxed}))
-        details = asyncio.run(tool.execute("call", {{"command": "sleep 600", "background": True}})).details
+        details = asyncio.run(tool.execute("call", {{"command": "{SLEEP}", "background": True}})).details
         print(details["sessionId"], details["logPath"])
         """
     )
