@@ -443,9 +443,9 @@ async def test_no_answer_is_a_transport_error_without_secrets() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/token"
-    old = Credential(mode="oauth", secret=Secret("old-access"), refresh=Secret("old-refresh"), token_url=url)
-    with pytest.raises(TransportError) as caught:
-        await renew("acme", old)
+        old = Credential(mode="oauth", secret=Secret("old-access"), refresh=Secret("old-refresh"), token_url=url)
+        with pytest.raises(TransportError) as caught:
+            await renew("acme", old)
     assert "old-refresh" not in texts(caught.value)
 
 
