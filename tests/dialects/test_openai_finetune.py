@@ -90,3 +90,18 @@ def test_anything_is_read_or_refused(value: Any) -> None:
         assert returned("openai-finetune", value) == value
     except BadWire as error:
         assert error.path.startswith("$")
+
+
+def test_records_of_another_program_are_no_part_of_an_example() -> None:
+    """A trainer knows no such role: they are left out and reported; an unknown role of an example returns."""
+    entries = (
+        il.Entry(message=il.UserMessage(content="Hi")),
+        il.Entry(message=il.CustomMessage("turn_context", {"cwd": "/"})),  # type: ignore[arg-type]
+        il.Entry(message=il.AssistantMessage(content=(il.TextBlock("Hello"), il.ThinkingBlock("Hm")))),
+    )
+    body, losses = openai_finetune.encode(il.Conversation(entries=entries))
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant"]
+    found = [(loss.path, loss.severity) for loss in losses]
+    assert found == [("$.messages[1]", "dropped"), ("$.messages[2].content", "weakened")]
+    strange = {"messages": [{"role": "critic", "mood": "good"}, {"role": "user", "content": "Hi"}]}
+    assert returned("openai-finetune", strange) == strange

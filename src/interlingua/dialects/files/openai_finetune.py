@@ -9,7 +9,7 @@ conversation stands at the end of the first.
 import functools
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -18,11 +18,12 @@ from msgspec.structs import replace
 
 from ...values.errors import BadWire, DialectError
 from ...values.folding import parse_arguments
-from ...values.losses import Encoded, Loss, Losses, SupportTable, kept, static_losses
+from ...values.losses import Encoded, Loss, Losses, SupportTable, kept, some, static_losses
 from ...values.messages import (
     AgentMessage,
     AssistantMessage,
     Block,
+    CustomMessage,
     Message,
     TextBlock,
     ToolCall,
@@ -31,11 +32,12 @@ from ...values.messages import (
 )
 from ...values.request import Context, Conversation, Entry, ModelDescriptor, Options, Request, ToolSpec, is_aside
 from .. import dialect
+from ..comparison import NO_PLACE
 from ..residual import ENCODED, HINTS, an_object, body_of, put_back, reading, residual, with_residual
 from ..results import LABEL
 from ..wire import FileFormat, Rows
 from .reading import rejected_in
-from .records import LINEAR, NO_CALL, Shapes
+from .records import LINEAR, NO_CALL, OWN, Shapes
 
 API = "openai-finetune"
 WIRE = "openai-completions"
@@ -54,7 +56,13 @@ def _wire() -> Any:
     return dialect(WIRE)
 
 
-FIELD_SUPPORT: SupportTable = {**_wire().FIELD_SUPPORT, **NO_CALL, **LINEAR, **kept("Options.parallel_tools")}
+FIELD_SUPPORT: SupportTable = {
+    **_wire().FIELD_SUPPORT,
+    **NO_CALL,
+    **LINEAR,
+    **kept("Options.parallel_tools"),
+    **some("CustomMessage.role CustomMessage.fields", "only what stood in this format goes back"),
+}
 
 # What only one wire can say is filed under its name; what this format says, under its own.
 _SWAP = {API: WIRE, WIRE: API}
@@ -97,6 +105,7 @@ def _inner_fields(cls: type[Struct]) -> tuple[str, ...]:
     return tuple(name for name in cls.__struct_fields__ if name == "dialect" or not is_plain(hints[name]))
 
 
+_MESSAGE = re.compile(r"\$\.messages\[(\d+)\]")
 _OWNER = re.compile(rf"\.extra\.({re.escape(API)}|{re.escape(WIRE)})(?![^.\[])")
 
 
@@ -134,11 +143,16 @@ def _decode_example(wire: dict[str, Any]) -> Conversation:
     except BadWire as error:
         raise BadWire(API, error.message, error.path) from None
     conversation: Conversation = _in_extras(replace(Conversation.of(request), model=None))
+    conversation = replace(conversation, entries=tuple(map(_owned, conversation.entries)))
     rest = residual({key: value for key, value in wire.items() if key not in KEYS}, {})
     if not rest:
         return conversation
     hints = {**conversation.extra.get(API, {}).get(HINTS, {}), **rest.pop(HINTS, {})}
     return with_residual(conversation, API, **rest, **({HINTS: hints} if hints else {}))
+
+
+def _owned(entry: Entry) -> Entry:
+    return with_residual(entry, API, **{OWN: True}) if isinstance(entry.message, CustomMessage) else entry
 
 
 # Most examples are texts, calls and results with nothing unusual about them. They are read here without the wire's
@@ -271,11 +285,33 @@ def encode(conversation: Conversation) -> Encoded:
 
 def _encode_example(conversation: Conversation) -> Encoded:
     request: Request = _in_extras(conversation).request()
+    messages = request.context.messages
+    places = [at for at, entry in enumerate(conversation.path()) if not _is_foreign(entry)]
+    context = replace(request.context, messages=tuple(messages[at] for at in places))
     asked = Options(parallel_tools=request.options.parallel_tools)
-    encoded: Encoded = _wire().encode_request(
-        replace(request, model=ModelDescriptor(id=""), options=asked), quirks=QUIRKS
+    body, losses = _wire().encode_request(
+        replace(request, model=ModelDescriptor(id=""), context=context, options=asked), quirks=QUIRKS
     )
-    return encoded
+    if len(places) == len(messages):
+        return Encoded(body, losses)
+    return Encoded(body, Losses(lambda: (*_foreign_losses(messages, places), *_at_places(losses, places))))
+
+
+def _is_foreign(entry: Entry) -> bool:
+    """Whether an entry is another program's record, which no trainer reads."""
+    return isinstance(entry.message, CustomMessage) and OWN not in entry.extra.get(API, {})
+
+
+def _foreign_losses(messages: Sequence[AgentMessage], places: Sequence[int]) -> Iterator[Loss]:
+    for at in sorted({*range(len(messages))}.difference(places)):
+        yield Loss(f"$.messages[{at}]", messages[at].role, NO_PLACE, "dropped")
+
+
+def _at_places(losses: Iterable[Loss], places: Sequence[int]) -> Iterator[Loss]:
+    """Losses of some messages, with their paths among all of them."""
+    for loss in losses:
+        found = _MESSAGE.match(loss.path)
+        yield loss if not found else replace(loss, path=f"$.messages[{places[int(found[1])]}]{loss.path[found.end() :]}")
 
 
 def _unreported(conversation: Conversation) -> list[Loss]:
@@ -329,7 +365,7 @@ def _decode_output(wire: dict[str, Any], output: str, parent: str | None) -> lis
     entries = []
     for at, message in enumerate(_swapped(request.context.messages)):
         id = f"{output}-{at}"
-        entries.append(Entry(message=message, id=id, parent_id=parent, extra={API: {BRANCH: output}}))
+        entries.append(_owned(Entry(message=message, id=id, parent_id=parent, extra={API: {BRANCH: output}})))
         parent = id
     return entries
 
@@ -341,7 +377,7 @@ def _encode_preference(conversation: Conversation) -> Encoded:
         branch = branches.get(entry.extra.get(API, {}).get(BRANCH, ""))
         if branch is None:
             asked.append(replace(entry, id=None, parent_id=None))
-        else:
+        elif not _is_foreign(entry):
             branch.append(_swapped(entry.message))
     extra_fields = conversation.extra[API]
     rest = {key: value for key, value in extra_fields.items() if key != PREFERENCE}
@@ -358,7 +394,7 @@ def _encode_pair(conversation: Conversation, rejected: list[int]) -> Encoded:
     shared = next((at + 1 for at, entry in enumerate(path) if entry.id == fork), 0)
     other = tuple(conversation.entries[at] for at in rejected)
     branches = {
-        name: tuple(replace(entry, extra={API: {BRANCH: name}}) for entry in entries)
+        name: tuple(with_residual(entry, API, **{BRANCH: name}) for entry in entries)
         for name, entries in zip(OUTPUTS, (path[shared:], other), strict=True)
     }
     entries = (*path[:shared], *(entry for branch in branches.values() for entry in branch))
@@ -375,7 +411,7 @@ def _pair_losses(conversation: Conversation, rejected: list[int], shared: int) -
     yield from (loss for loss in given if loss.path not in beside)
     other = replace(conversation, head=conversation.entries[rejected[-1]].id)
     for loss in map(_seen, _encode_example(other).losses):
-        found = re.match(r"\$\.messages\[(\d+)\]", loss.path)
+        found = _MESSAGE.match(loss.path)
         if found is not None and int(found[1]) >= shared:
             place = f"$.entries[{rejected[int(found[1]) - shared]}].message"
             yield replace(loss, path=place + loss.path[found.end() :])
