@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import zstandard
 
+import interlingua as il
 from cli.running import COMMAND, run
 from interlingua.cli import bulk
 from interlingua.conversion.sources import Source
@@ -483,3 +484,36 @@ def test_half_a_surrogate_pair_is_a_loss(tmp_path: Path, layout: str) -> None:
     assert done.code == 0 and "\ufffd" in done.out and place in done.err
     refused = run("convert", path, "-t", "openai-responses", "--strict")
     assert (refused.code, refused.out) == (1, "") and place in refused.err
+
+
+def test_the_name_says_whether_many_inputs_become_one_file(tmp_path: Path) -> None:
+    """With the ending of a file they are its lines; else each has a file in a folder, also if it is the only one."""
+    (tmp_path / "in").mkdir()
+    written(tmp_path / "in/a.json", LINE)
+    written(tmp_path / "in/b.json", LINE)
+    to = ("-t", "openai-finetune", "-o")
+    assert 0 == run("convert", "in", *to, "all.jsonl", cwd=tmp_path).code
+    assert 2 == len((tmp_path / "all.jsonl").read_text().splitlines())
+    assert 0 == run("convert", "in", *to, "all.parquet", cwd=tmp_path).code
+    assert 2 == len(list(il.read(tmp_path / "all.parquet")))
+    assert 0 == run("convert", "in", *to, "out.v2", cwd=tmp_path).code
+    (tmp_path / "in/b.json").unlink()
+    assert 0 == run("convert", "in", *to, "one", cwd=tmp_path).code
+    assert (["a.json", "b.json"], ["a.json"]) == tuple(
+        sorted(path.name for path in (tmp_path / folder).iterdir()) for folder in ("out.v2", "one")
+    )
+    refused = run("convert", "in/a.json", "all.jsonl", "-t", "transcript", "-o", "t.jsonl", cwd=tmp_path)
+    assert refused.code == 1 and "-o FOLDER/" in refused.err and not (tmp_path / "t.jsonl").exists()
+
+
+def test_output_below_the_input_is_not_converted_again(tmp_path: Path) -> None:
+    """A second run gives the same; what is named is read, and so is a folder that is converted into itself."""
+    written(tmp_path / "a.json", LINE)
+    for place in ("out/", "all.jsonl"):
+        runs = [run("convert", ".", "-t", "openai-finetune", "-o", place, cwd=tmp_path) for _ in range(2)]
+        assert [0, 0] == [done.code for done in runs]
+        assert "1 file is not read, as this is the output" in runs[1].err
+        (tmp_path / "all.jsonl").unlink(missing_ok=True)
+    assert ["a.json"] == [path.name for path in (tmp_path / "out").iterdir()]
+    assert 0 == run("convert", ".", "-t", "transcript", "-o", ".", cwd=tmp_path / "out").code
+    assert ["a.json", "a.jsonl"] == sorted(path.name for path in (tmp_path / "out").iterdir())

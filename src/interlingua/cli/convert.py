@@ -81,7 +81,8 @@ _OTHER_ARCHIVES = (".zip", ".tar", ".tgz", ".bz2", ".xz", ".7z", ".rar")
     "place",
     type=click.Path(),
     callback=output.or_standard_output,
-    help="A file (.gz and .zst are packed, .parquet and .arrow have columns), or a folder for many inputs.",
+    help="A file (.gz and .zst are packed, .parquet and .arrow have columns), or a folder; for many inputs, a file"
+    " needs one of these endings, or .json, .jsonl or .ndjson.",
 )
 @click.option(
     "-m",
@@ -133,10 +134,14 @@ def command(
     IN is a file, a glob, a folder, or - for standard input; plain, gzip, zstd or zip; a JSON body, an array of them,
     JSON lines, a session file or a recorded stream. Files of any size are converted in bounded memory, on all cores.
     """
-    found = sources.expand(inputs)
-    model = None if model is None else _full_name(model)
     out = Path(place) if place is not None else None
-    folder = out if out is not None and (len(found) > 1 or out.is_dir() or str(place).endswith(os.sep)) else None
+    found = sources.expand(inputs)
+    if out is not None:
+        found = _without_output(found, inputs, out)
+    model = None if model is None else _full_name(model)
+    is_many = len(found) > 1 or any(Path(given).is_dir() for given in inputs)
+    into_folder = out is not None and (out.is_dir() or str(place).endswith(os.sep) or (is_many and not _is_file(out)))
+    folder = out if into_folder else None
     if folder is not None:
         found = list(dict.fromkeys(found))  # a file that was named twice is one file in the folder
     if out is not None and folder is None:
@@ -181,6 +186,27 @@ def command(
         _report_outcome(run.tally, target, rows, as_json=as_json, report=report, records=records)
     if run.tally.failed:
         sys.exit(1)
+
+
+def _without_output(found: list[Source], inputs: Iterable[str], out: Path) -> list[Source]:
+    """Leaves out what an earlier run wrote into a folder of its inputs, unless it is named or there is nothing else."""
+    named, ours = set(map(Path, inputs)), {out.resolve(), Path(f"{out}.errors.jsonl").resolve()}
+
+    def is_input(path: Path | None) -> bool:
+        return path is None or path in named or ours.isdisjoint((whole := path.resolve(), *whole.parents))
+
+    rest = [source for source in found if is_input(source.path)]
+    if not rest or len(rest) == len(found):
+        return found
+    count = len(found) - len(rest)
+    files = "1 file is" if count == 1 else f"{count} files are"
+    print(f"interlingua: {out}: {files} not read, as this is the output", file=sys.stderr)
+    return rest
+
+
+def _is_file(out: Path) -> bool:
+    """Whether an output for several inputs is one file, by its name; any other is a folder."""
+    return out.is_file() or out.suffix in (".json", ".jsonl", ".ndjson", *COLUMNAR, *PACKED)
 
 
 def _columns(given: str | None) -> dict[str, str]:

@@ -311,7 +311,8 @@ def _at_places(losses: Iterable[Loss], places: Sequence[int]) -> Iterator[Loss]:
     """Losses of some messages, with their paths among all of them."""
     for loss in losses:
         found = _MESSAGE.match(loss.path)
-        yield loss if not found else replace(loss, path=f"$.messages[{places[int(found[1])]}]{loss.path[found.end() :]}")
+        path = f"$.messages[{places[int(found[1])]}]{loss.path[found.end() :]}" if found else loss.path
+        yield replace(loss, path=path)
 
 
 def _unreported(conversation: Conversation) -> list[Loss]:
