@@ -24,6 +24,8 @@ from interlingua.cli.serve import POINTERS, command, program_arguments, program_
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger
+from interlingua.gateway.settings import ProviderSettings, Settings
+from interlingua.gateway.settings_file import ServeSettings
 
 MAIN = [sys.executable, "-m", "interlingua", "serve"]
 HI = ({"role": "user", "content": "hi"},)
@@ -130,6 +132,19 @@ def test_check_reports_and_fails_for_what_cannot_be_used(tmp_path: Path) -> None
     (tmp_path / "gateway.toml").write_text("[aliases]\na = 'nowhere/x'\nb = 'debug/echo'\n")
     bad = invoke(tmp_path, "check")
     assert "1 targets cannot be used" in str(bad.exception) and "debug/echo" in bad.output
+
+
+def test_check_lists_the_losses_of_a_model_once(tmp_path: Path) -> None:
+    """Also if it is in several aliases."""
+    (tmp_path / "gateway.toml").write_text("[aliases]\na = 'ollama/x'\nb = 'ollama/x'\n")
+    assert 1 == invoke(tmp_path, "check").output.count("ollama/x: from anthropic-messages loses")
+
+
+@pytest.mark.parametrize(("budget", "shown"), [("25", "$25.00"), ("0.0005", "$0.0005"), ("1234.5", "$1,234.50")])
+def test_a_small_budget_is_not_shown_as_none(budget: str, shown: str, tmp_path: Path) -> None:
+    """A fraction of a cent is a budget for some calls."""
+    assert 0 == invoke(tmp_path, "keys", "add", "ci", "--budget", budget).exit_code
+    assert f"{shown} total" in invoke(tmp_path, "keys", "list").output
 
 
 @pytest.mark.parametrize(
@@ -311,8 +326,14 @@ def test_a_program_decides_on_ctrl_c_and_is_ended_by_sigterm(tmp_path: Path) -> 
 def test_the_program_gets_no_key_of_a_provider() -> None:
     """What the gateway uses stays with the gateway."""
     made = program_environment("http://x", "il-own", {"ANTHROPIC_API_KEY": "real", "HOME": "/h"})
+    provider = ProviderSettings(id="mine", api="ollama-chat", base_url="http://y", api_keys=("env:MY_KEY",))
+    keyed = ServeSettings(gateway=Settings(providers=(provider,)))
     assert "real" not in made.values()
     assert ("http://x/v1", "il-own", "/h") == (made["OPENAI_BASE_URL"], made["OPENAI_API_KEY"], made["HOME"])
+    assert (
+        not {"GROQ_API_KEY", "MY_KEY"}
+        & program_environment("http://x", "il-own", {"GROQ_API_KEY": "real", "MY_KEY": "real"}, keyed).keys()
+    )
     assert 'base_url="http://x/v1"' in program_arguments(["codex", "exec"], "http://x")[4]
     assert ["claude", "-p"] == program_arguments(["claude", "-p"], "http://x")
 

@@ -442,3 +442,11 @@ async def test_a_value_that_is_no_account_lets_nobody_in() -> None:
     store = MemoryState()
     await store.swap({"k": Stored(0, b"\xc1rubbish")})
     assert "state_unavailable" == await outcome(gate(store), ClientKey(name="k", concurrency=5))
+
+
+async def test_a_call_that_no_period_has_room_for_is_not_told_to_wait() -> None:
+    """Waiting for the next day would not help; fewer tokens do."""
+    key, door = ClientKey(name="k", budget=1.0, budget_period="day"), gate(MemoryState())
+    with pytest.raises(RateLimited, match="ask for fewer tokens") as refused:
+        await door.admit(exchange(key), input_tokens=1, highest_cost=1.5)
+    assert refused.value.retry_after is None

@@ -225,6 +225,25 @@ async def test_a_tier_of_unknown_price_has_no_highest_cost() -> None:
     assert server.requested_tier(model, asked) is None
 
 
+async def test_the_model_of_unknown_price_is_named_also_where_it_is_a_fallback(tmp_path: Path) -> None:
+    """
+    The name of the alias does not say whose price to add.
+    """
+    alias = Alias(
+        name="best",
+        targets=(Target(model="anthropic/claude-sonnet-4-5"),),
+        fallbacks=(Target(model="ollama/tomorrow"),),
+    )
+    provider = ProviderSettings(id="anthropic", base_url="http://127.0.0.1:9", api_keys=("one",))
+    settings = ServeSettings(gateway=Settings(listen=Listen(port=0), providers=(provider,), aliases=(alias,)))
+    async with Service(settings, tmp_path) as service, aiohttp.ClientSession() as session:
+        key = service.keys.add(ClientKey(name="ci", budget=1.0))
+        url, body = f"{service.gateway.url}/v1/messages", {**BODY, "model": "best"}
+        async with session.post(url, json=body, headers={"x-api-key": key}) as response:
+            text = await response.text()
+    assert 400 == response.status and "the price of 'ollama/tomorrow' is not known" in text
+
+
 @pytest.mark.parametrize("asks", [False, True])
 async def test_usage_of_a_chat_stream_is_requested_whoever_asks_for_it(asks: bool) -> None:
     """

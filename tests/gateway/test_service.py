@@ -42,6 +42,7 @@ from interlingua.gateway.settings_file import (
 )
 from interlingua.gateway.state import StateError
 from interlingua.sessions import Session, store_at
+from interlingua.testing import Server
 from interlingua.values.errors import InterlinguaError
 from interlingua.values.request import ModelCost, ModelDescriptor
 
@@ -265,6 +266,36 @@ async def test_other_settings_count_without_cutting_a_stream(tmp_path: Path, cap
         assert 200 == (await ask(service, model="name"))[0]
         slow.go.set()
         assert "the end" == (await asking)[1]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+async def test_a_price_counts_as_soon_as_it_is_in_models_toml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, has_file: bool
+) -> None:
+    """A key with a budget is told to add it; a mistake there changes nothing."""
+    from interlingua.gateway import service as module
+
+    monkeypatch.setattr(module, "_WATCH", 0.01)
+    monkeypatch.setenv("INTERLINGUA_HOME", str(tmp_path))
+    config, own = tmp_path / "gateway.toml", tmp_path / "models.toml"
+    with Server() as server:
+        config.write_text(
+            f"[listen]\nport = 0\n[providers.ollama]\nbase_url = '{server.base_url('ollama-chat')}'\n"
+            "[aliases]\nname = 'ollama/tomorrow'\n"
+        )
+        settings = load_settings(config)
+        async with serving(tmp_path, settings, config=config if has_file else None) as service:
+            key = service.keys.add(ClientKey(name="ci", budget=1.0))
+            status, body = await ask(service, key, model="name")
+            assert 400 == status and "models.toml" in str(body)
+            own.write_text("[providers.ollama.overrides.tomorrow]\ncost = { inptu = 1.0 }\n")
+            while "the settings are not taken" not in caplog.text:
+                await asyncio.sleep(0.01)
+            assert 400 == (await ask(service, key, model="name"))[0]
+            own.write_text("[providers.ollama.overrides.tomorrow]\ncost = { input = 1.0, output = 2.0 }\n")
+            while "the settings were read again" not in caplog.text:
+                await asyncio.sleep(0.01)
+            assert 200 == (await ask(service, key, model="name"))[0]
 
 
 @pytest.mark.parametrize("looks_first", [False, True], ids=["signal first", "file first"])

@@ -287,8 +287,18 @@ def _print_pointers(service: "Service") -> None:
 # --- a program -------------------------------------------------------------------------------------------------------
 
 
-def program_environment(url: str, secret: str, environment: dict[str, str]) -> dict[str, str]:
+def program_environment(
+    url: str, secret: str, environment: dict[str, str], settings: "ServeSettings | None" = None
+) -> dict[str, str]:
     """Returns the environment of a program that uses the gateway: its URL, and its key instead of the providers'."""
+    import msgspec
+
+    from ..connect.models import load_overrides
+    from ..connect.providers import ROWS
+
+    keys = {name for row in (*ROWS, *load_overrides().providers.values()) for name in row.env or ()}
+    keys.update(re.findall(r'"env:([^"]+)"', msgspec.json.encode(settings).decode()))
+    environment = {name: value for name, value in environment.items() if name not in keys}
     addresses = {name: value.format(url=url) for _, variables in POINTERS for name, value in variables.items()}
     # Programs read either spelling first.
     names = ("NO_PROXY", "no_proxy")
@@ -310,7 +320,7 @@ async def _run_program(service: "Service", program: Sequence[str]) -> int:
     if shutil.which(program[0]) is None:
         raise InterlinguaError(f"no program {program[0]!r} on PATH; install it, or give its path")
     url, secret = service.gateway.url, service.keys.own_secret()
-    environment = program_environment(url, secret, dict(os.environ))
+    environment = program_environment(url, secret, dict(os.environ), service.settings)
     if Path(program[0]).name == "claude":  # with a key of its own it would ask the user which one to use
         environment.pop("ANTHROPIC_API_KEY")
     stop = asyncio.Event()
@@ -495,7 +505,7 @@ def _show_targets(found: "Sequence[TargetReport]") -> None:
             Text(report.problem or "", "red"),
         )
     output.console().print(table)
-    for report in found:
+    for report in {report.target: report for report in found}.values():
         for wire, fields in report.losses.items():
             output.console().print(Text(f"{report.target}: from {wire} loses {', '.join(fields)}", "dim"))
 
@@ -733,6 +743,8 @@ def list_keys(config: Path | None, as_json: bool, home: Path | None) -> None:
     if not found:
         output.console().print("no keys")
         return
+    from ..gateway.accounts import budget_text
+
     table = Table("name", "models", "losses", "rpm", "tpm", "open", "budget", "expires", "", box=None)
     for key in found:
         client = key.client
@@ -744,7 +756,7 @@ def list_keys(config: Path | None, as_json: bool, home: Path | None) -> None:
             Text(", ".join(client.models) if client.models is not None else "all"),
             client.max_losses,
             *("" if number is None else f"{number:,}" for number in numbers),
-            "" if client.budget is None else f"${client.budget:,.2f} {client.budget_period}",
+            "" if client.budget is None else f"{budget_text(client.budget)} {client.budget_period}",
             "" if client.expires is None else _minute(client.expires),
             Text(", ".join(notes), "dim"),
         )

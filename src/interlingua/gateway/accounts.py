@@ -261,10 +261,18 @@ def _quota(account: Account, name: str, limit: int) -> Quota:
 
 def _over_budget(key: ClientKey, spent: int, reserved: int, cost: int, now: float) -> Refusal:
     message = (
-        f"the key {key.name!r} has a budget of ${key.budget:,.2f} ({key.budget_period}): ${spent / NANO:,.4f} is spent,"
-        f" ${reserved / NANO:,.4f} put aside for open calls, and this call may cost ${cost / NANO:,.4f}"
+        f"the key {key.name!r} has a budget of {budget_text(key.budget or 0)} ({key.budget_period}):"
+        f" ${spent / NANO:,.4f} is spent, ${reserved / NANO:,.4f} put aside for open calls,"
+        f" and this call may cost ${cost / NANO:,.4f}"
     )
+    if cost > (key.budget or 0) * NANO:  # no period has room for it
+        return Refusal("budget", message, None)
     return Refusal("budget", message, 1.0 if reserved else _until_next(key.budget_period, now))
+
+
+def budget_text(dollars: float) -> str:
+    """A budget in cents, or with all of its digits: few dollars are many calls."""
+    return f"${dollars:,.2f}" if round(dollars, 2) == dollars else f"${dollars:,.9f}".rstrip("0")
 
 
 def _until_next(period: str, now: float) -> float | None:

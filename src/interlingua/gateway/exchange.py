@@ -70,6 +70,7 @@ class Exchange(Struct, kw_only=True, eq=False):
     session: str | None = None  # the client's own name for the conversation, where a header or the body has one
     lane: Lane = "translated"
     model: ModelDescriptor | None = None  # that responded, or was called last
+    unpriced: ModelDescriptor | None = None  # that may be called, and whose price is not known
     attempts: int = 0
     losses: tuple[Loss, ...] = ()  # without bookkeeping (severity `record`), which the exchange itself has
     cache_break: CacheBreak | None = None  # where the prompt differs from what was sent before
@@ -154,8 +155,8 @@ class Gate(Protocol):
     ) -> Reservation:
         """Reserves a request, its tokens and its maximum cost (None: unknown; refused if there is a budget).
 
-        `output_tokens` is the maximum output of the request. It reads the key, `asked_model` and `model` of the
-        exchange, and fills `quotas`.
+        `output_tokens` is the maximum output of the request. It reads the key, `asked_model`, `model` and
+        `unpriced` of the exchange, and fills `quotas`.
         """
 
 

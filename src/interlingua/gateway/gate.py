@@ -34,7 +34,9 @@ class KeyGate:
         if self._ledger is not None and self._ledger.failure is not None:
             raise unavailable("the cost of calls cannot be stored", self._ledger.failure)
         if key.budget is not None and highest_cost is None:
-            message = f"the price of {exchange.asked_model!r} is not known, and the key {key.name!r} has a budget"
+            model = exchange.unpriced or exchange.model
+            name = exchange.asked_model if model is None else f"{model.provider}/{model.id}"
+            message = f"the price of {name!r} is not known, and the key {key.name!r} has a budget"
             raise BadRequest(f"{message}; add its price to models.toml", status=400, code="unknown_price")
         if not is_limited(key):
             return KeyReservation(self.accounts, None)
@@ -109,5 +111,5 @@ def _refused(refusal: Refusal) -> RateLimited | BadRequest:
     # Clients do not retry a 429 with `insufficient_quota` (OpenAI's error codes).
     code = "insufficient_quota" if refusal.limit == "budget" else "rate_limit_exceeded"
     wait = refusal.retry_after
-    remedy = f"try again in {math.ceil(wait)} s" if wait is not None else "raise the budget"
+    remedy = f"try again in {math.ceil(wait)} s" if wait is not None else "ask for fewer tokens, or raise the budget"
     return RateLimited(f"{refusal.message}; {remedy}", status=429, code=code, retry_after=wait)

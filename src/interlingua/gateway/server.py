@@ -514,18 +514,18 @@ class Gateway:
         if self.gate is None:
             return None
         longest, highest = 0, 0.0
-        is_priced = True
+        unpriced: ModelDescriptor | None = None
         for place in plan.places:
             tokens = longest_answer(place, request)
             cost = highest_cost(self._router.catalogue, place, request, input_tokens, tokens)
-            is_priced = is_priced and cost is not None
+            unpriced = place.model if cost is None and unpriced is None else unpriced
             longest, highest = max(longest, tokens or 0), max(highest, cost or 0.0)
-        exchange.model = plan.places[0].model
+        exchange.model, exchange.unpriced = plan.places[0].model, unpriced
         return await self.gate.admit(
             exchange,
             input_tokens=input_tokens,
             output_tokens=longest,
-            highest_cost=highest if is_priced else None,
+            highest_cost=highest if unpriced is None else None,
         )
 
     # --- candidates

@@ -14,10 +14,11 @@ from typing import Any
 from aiohttp import web
 from msgspec.structs import replace
 
-from ..connect import telemetry
+from ..connect import models, telemetry
 from ..serving.listener import is_loopback
 from ..values import jsontext
 from ..values.errors import InterlinguaError
+from ..values.places import home
 from .access_log import AccessLog
 from .accounts import READ, Accounts
 from .exchange import Exchange, Observer
@@ -74,7 +75,7 @@ class Service:
     ) -> None:
         self.settings = settings
         self._config = config
-        self._config_seen = _changed(config)
+        self._seen = self._changes()
         self._in_file: ServeSettings | None = None  # as read; options of the command line take precedence
         if config is not None:
             with contextlib.suppress(InterlinguaError):
@@ -124,8 +125,7 @@ class Service:
         self.ledger.recover()
         await self.gateway.start()
         self._watchers.append(asyncio.ensure_future(self._recover()))
-        if self._config is not None:
-            self._watchers.append(asyncio.ensure_future(self._watch()))
+        self._watchers.append(asyncio.ensure_future(self._watch()))
 
     async def drain(self, seconds: float = DRAIN) -> None:
         """Accepts no new connections, and waits for active exchanges."""
@@ -163,29 +163,31 @@ class Service:
     # --- other settings ----------------------------------------------------------------------------------------------
 
     async def reload(self) -> bool:
-        """Reloads the settings file. Errors are logged, and the settings stay unchanged.
+        """Reloads the settings file and `models.toml`. Errors are logged, and the settings stay unchanged.
 
         Active exchanges keep the old settings. The listener and the state stores do not change while it runs.
         """
         if self._log is not None:
             with contextlib.suppress(OSError):
                 self._log.reopen()
-        if self._config is None:
+        before, seen = self._in_file or self.settings, self._seen
+        self._seen = self._changes()
+        if self._config is None and self._seen == seen:
             return False
-        self._config_seen = _changed(self._config)
         try:
-            read = load_settings(self._config)
+            read = before if self._config is None else load_settings(self._config)
             gateway = replace(read.gateway, listen=self.settings.gateway.listen)
+            models.load_overrides()  # raises if it is invalid
+            models.reload()
             await self.gateway.reload(gateway)
         except InterlinguaError as error:
             _log.error("the settings are not taken: %s", error)
             return False
-        before = self._in_file or self.settings
         fixed = [name for name in ("state", "recording", "log") if getattr(read, name) != getattr(before, name)]
         fixed += ["listen"] if read.gateway.listen != before.gateway.listen else []
         if fixed:
             _log.warning("changes of %s count after a restart", ", ".join(f"[{name}]" for name in fixed))
-        is_new = read != self._in_file
+        is_new = read != self._in_file or self._seen[1] != seen[1]
         self._in_file = read
         self.settings = replace(self.settings, gateway=gateway)
         _log.warning("the settings were read again" if is_new else "the settings have not changed")
@@ -194,8 +196,12 @@ class Service:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_WATCH)
-            if _changed(self._config) != self._config_seen:
+            if self._changes() != self._seen:
                 await self.reload()
+
+    def _changes(self) -> tuple[object, object]:
+        """The states of the settings file and of `models.toml`."""
+        return _changed(self._config), _changed(home() / "models.toml")
 
     # --- how it is ---------------------------------------------------------------------------------------------------
 
@@ -224,7 +230,9 @@ class Service:
 
     async def _metrics(self, http: web.BaseRequest) -> web.Response:
         if not self._may_read_metrics(http):
-            text = "metrics are read from this machine, or with the token of [log] metrics_token\n"
+            text = "send the token of [log] metrics_token as `Authorization: Bearer …`\n"
+            if self.settings.log.metrics_token is None:
+                text = "metrics are read from this machine, without a proxy; set [log] metrics_token for others\n"
             return web.Response(status=403, text=text)
         return web.Response(body=self.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
 
