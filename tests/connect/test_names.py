@@ -115,6 +115,13 @@ def test_a_name_that_means_nothing_is_an_error(resolve: Resolve, name: str) -> N
         resolve(name)
 
 
+@pytest.mark.parametrize("name", ["anthropc/claude-opus-4-6", "antropic/gemini-2.5-pro"])
+def test_a_misspelled_provider_is_no_part_of_an_id(resolve: Resolve, name: str) -> None:
+    """Rules of Google's price list match any id with the name of a model in it."""
+    with pytest.raises(il.InterlinguaError, match=r"unknown provider .* did you mean 'anthropic'"):
+        resolve(name)
+
+
 def test_several_hosts_without_a_key_are_not_chosen_from_in_silence(resolve: Resolve) -> None:
     """The candidates are named; a key for one of them decides."""
     with pytest.raises(il.InterlinguaError, match="ambiguous model"):

@@ -175,11 +175,13 @@ class _Lookup:
                 exact[found.provider] = found
             elif is_plain and asked.version and Spelling.of(found.id).same_model(asked):
                 respelled.setdefault(found.provider, found)
-        # Rules of price lists match ids loosely; what a maker's own match, the maker takes.
+        # Rules of price lists match ids loosely; what a maker's own match, the maker takes. Google's match Claude's
+        # anywhere in an id: what is before a slash is a provider, and may be misspelled.
+        makers = [one for one in self._connectors if isinstance(one, HttpConnector) and one.row.maker]
         dated = {
             one.provider: _Found(one.provider, name, True)
-            for one in self._connectors
-            if isinstance(one, HttpConnector) and one.row.maker and self._catalogue.serves(one.provider, name)
+            for one in makers
+            if "/" not in name.removeprefix("models/") and self._catalogue.serves(one.provider, name)
         }
         return list({**dated, **respelled, **exact}.values())
 
