@@ -75,7 +75,7 @@ def list_(
     values are `?`, and null in JSON. `$read` and `$write` are for the prompt cache; a price with `+` is higher for long
     inputs. The models of a local server (`-p ollama`) are fetched from it.
     """
-    providers = [*known_rows(), OFFLINE]
+    providers = [*known_rows(), *_of_plugins(), OFFLINE]
     if provider is not None and provider not in providers:
         raise FormatError(unknown("provider", provider, providers), "--provider")
     usable = usable_providers()
@@ -120,9 +120,19 @@ def _no_match(name: str, provider: str | None) -> str:
     return f"no listed model has {name!r} in its name; did you mean {means!r}?"
 
 
+def _of_plugins() -> list[str]:
+    from ..connect.client import default_client
+
+    offline = (OFFLINE, "clawfice-debug")
+    return [one for one in default_client().connectors.list_providers() if one not in (*known_rows(), *offline)]
+
+
 def _is_local(provider: str) -> bool:
     """Whether only the provider knows its models: a local server."""
-    row = known_rows().get(provider)
+    from ..connect.client import default_client
+
+    connector = default_client().connectors.get_by_provider(provider)
+    row = connector.row if isinstance(connector, HttpConnector) else None
     return row is not None and row.keyless and row.prices is None
 
 
@@ -131,10 +141,10 @@ def _listed(providers: Iterable[str], terms: tuple[str, ...]) -> list[ModelDescr
 
     known, found = catalogue.default(), []
     for provider in providers:
-        if provider == OFFLINE:
-            connector = default_client().connectors.get_by_provider(OFFLINE)
+        if provider not in known_rows():
+            connector = default_client().connectors.get_by_provider(provider)
             listed = models_of(connector) if connector is not None else ()
-            found += [model for model in listed if all(term.lower() in f"{OFFLINE}/{model.id}" for term in terms)]
+            found += [model for model in listed if all(term.lower() in f"{provider}/{model.id}" for term in terms)]
         else:
             found += known.models(provider, " ".join(terms))
     return found

@@ -77,6 +77,23 @@ def test_an_unknown_provider_is_an_error(tmp_path: Path) -> None:
     assert "did you mean 'ollama'" in models(tmp_path, "-p", "olama").err
 
 
+def test_the_provider_of_a_plugin_is_known(tmp_path: Path) -> None:
+    """With its models, as they are known to `run`."""
+    folder = tmp_path / "plugins" / "spare"
+    folder.mkdir(parents=True)
+    (folder / "interlingua.plugin.json").write_text('{"id": "spare"}')
+    (folder / "plugin.py").write_text(
+        "def register(api):\n"
+        "    models = [{'id': 'spare-1', 'provider': 'spare', 'api': 'spare'}]\n"
+        "    stream = lambda model, context: iter(())\n"
+        "    about = {'id': 'spare', 'provider': 'spare', 'api': 'spare'}\n"
+        "    api.register_connector({**about, 'models': models, 'stream': stream})\n"
+    )
+    assert "spare/spare-1" in models(tmp_path, "-p", "spare").out
+    assert "spare/spare-1" in models(tmp_path, "--all", "spare").out
+    assert "did you mean 'spare'" in models(tmp_path, "-p", "spar").err
+
+
 def test_a_mistake_in_the_file_is_one_line(tmp_path: Path) -> None:
     """No traceback, but the place."""
     (tmp_path / "models.toml").write_text("[aliases]\nx = 1\n")
