@@ -55,6 +55,14 @@ def test_histories_are_added_searched_listed_summed_and_removed(archive: Archive
     assert "nothing found" in archive("search", "heron").out
 
 
+def test_hits_that_were_not_all_counted_are_not_said_to_be_all(archive: Archive, tmp_path: Path) -> None:
+    """Counting ends at a limit, of which the last line tells."""
+    rows = [{"messages": [{"role": "user", "content": "walrus"}] * 100}] * 101
+    write_lines(tmp_path / "many.jsonl", rows)
+    assert 0 == archive("add", "many.jsonl").code
+    assert "at least 10,000 hits in at least 10 conversations" in archive("search", "walrus", "--no-update").out
+
+
 def test_a_search_finds_what_was_written_a_moment_ago(archive: Archive, tmp_path: Path) -> None:
     """A search brings the index up to date first, unless told not to."""
     claude_session(tmp_path / "claude")

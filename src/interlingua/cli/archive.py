@@ -348,6 +348,8 @@ def _hit_json(hit: "Found", one: "Archived | None") -> dict[str, Any]:
 
 
 def _print_hits(results: "Results", about: "dict[tuple[str, str], Archived | None]", query: "Query") -> None:
+    from ..sessions.text_index import COUNTED, COUNTED_SESSIONS
+
     out = output.console()
     if not results.hits:
         out.print("nothing found" if not query.offset else "no more hits")
@@ -372,9 +374,16 @@ def _print_hits(results: "Results", about: "dict[tuple[str, str], Archived | Non
             row.append(" ".join(part.text.split("\n")), "bold yellow" if part.is_hit else "")
         out.print(Indented(row) if out.is_terminal else Text("  ") + row)
     more = f"; more with --offset {results.next}" if results.next is not None else ""
-    hits = f"{results.total:,} {_plural(results.total, 'hit')}"
-    about_ = f"{hits} in {results.sessions:,} {_plural(results.sessions, 'conversation')}{more}"
+    hits = f"{_at_least(results.total, COUNTED)} {_plural(results.total, 'hit')}"
+    conversations = _plural(results.sessions, "conversation")
+    is_whole = results.total <= COUNTED_SESSIONS
+    about_ = f"{hits} in {_at_least(results.sessions, None if is_whole else 0)} {conversations}{more}"
     out.print(Text(about_, "dim"))
+
+
+def _at_least(count: int, limit: int | None) -> str:
+    """A number that was counted up to a limit."""
+    return f"{count:,}" if limit is None or count < limit else f"at least {count:,}"
 
 
 def _dollars(cost: float) -> str:
