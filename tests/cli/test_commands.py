@@ -80,6 +80,18 @@ def test_diff_sees_no_difference_between_spellings(path: Path, tmp_path: Path) -
     assert (same.code, same.out.strip()) == (0, "no differences")
 
 
+def test_diff_leaves_lines_without_a_message_to_all(tmp_path: Path) -> None:
+    """The files of Codex have lines of their own kinds around the messages; those keep their places."""
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    (tmp_path / "a.json").write_text(json.dumps({**body, "messages": body["messages"] * 2}))
+    (tmp_path / "c.json").write_text(json.dumps(body))
+    assert 0 == run("convert", "c.json", "-t", "codex-cli", "-o", "c.jsonl", cwd=tmp_path).code
+    assert "no differences" in run("diff", "c.json", "c.jsonl", cwd=tmp_path).out
+    assert 1 == run("diff", "c.json", "c.jsonl", "--all", cwd=tmp_path).code
+    rows = run("diff", "c.jsonl", "a.json", "--json", cwd=tmp_path).json
+    assert [("added", None, 1)] == [(row["kind"], row["a"], row["b"]) for row in rows]
+
+
 def test_diff_names_what_changed(path: Path, tmp_path: Path) -> None:
     """Changed, added and removed messages are told by their place."""
     changed = json.loads(json.dumps(CONVERSATION))

@@ -14,6 +14,7 @@ from .. import conversion
 from ..chat.rendering import Indented, markdown
 from ..conversion import sources
 from ..conversion.large_sessions import LargeSession, is_large, open_large
+from ..sessions.comparison import is_record
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.messages import (
@@ -155,13 +156,13 @@ class _View:
         """Yields the messages that are shown, and counts the entries that are not."""
         beside = 0  # bookkeeping lines that are on no branch
         for is_on_path, entry in zip(on_path, entries(), strict=True):
-            if is_on_path and (self._everything or not _is_bookkeeping(entry)):
+            if is_on_path and (self._everything or not is_record(entry)):
                 yield entry.message
             elif is_on_path:
                 counts["left out"] += 1
             elif is_aside(entry):
                 continue
-            elif _is_bookkeeping(entry):
+            elif is_record(entry):
                 beside += 1
             else:
                 counts["hidden"] += 1
@@ -169,7 +170,7 @@ class _View:
             counts["left out"] += beside
         elif beside:
             for is_on_path, entry in zip(on_path, entries(), strict=True):
-                if not is_on_path and not is_aside(entry) and _is_bookkeeping(entry):
+                if not is_on_path and not is_aside(entry) and is_record(entry):
                     yield entry.message
 
     def _turns(self, messages: Iterable[AgentMessage]) -> Iterator[RenderableType]:
@@ -295,13 +296,6 @@ def named_block(block: Block) -> str:
 
 def _bytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB" if size >= 1000 else f"{size} bytes"
-
-
-def _is_bookkeeping(entry: Entry) -> bool:
-    """Whether an entry is a line of a program's session file without a message."""
-    if not isinstance(entry.message, CustomMessage) or entry.message.role in ("compaction", "compacted"):
-        return False
-    return any(isinstance(kept, dict) and ("~record" in kept or "~line" in kept) for kept in entry.extra.values())
 
 
 def _about(message: AssistantMessage) -> str:

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..values import jsontext
 from ..values.canonical import plain
-from ..values.messages import AgentMessage, text_of
-from ..values.request import Conversation
+from ..values.messages import AgentMessage, CustomMessage, text_of
+from ..values.request import Conversation, Entry
 
 Kind: TypeAlias = Literal["equal", "changed", "removed", "added"]
 
@@ -131,6 +131,13 @@ class Difference(NamedTuple):
         return f"{self.kind} {' ↔ '.join('–' if at is None else f'[{at}]' for at in (self.a, self.b))}"
 
 
+def is_record(entry: Entry) -> bool:
+    """Whether an entry is a line of a program's session file without a message."""
+    if not isinstance(entry.message, CustomMessage) or entry.message.role in ("compaction", "compacted"):
+        return False
+    return any(isinstance(kept, dict) and ("~record" in kept or "~line" in kept) for kept in entry.extra.values())
+
+
 def differences(
     a: Conversation, b: Conversation, *, everything: bool = False, for_reading: bool = False
 ) -> Iterator[Difference]:
@@ -142,20 +149,26 @@ def differences(
     before, after = text_of(a.system), text_of(b.system)
     if before != after:
         yield Difference("changed", None, None, _changed_lines(before, after))
-    left = [comparable(message, everything=everything) for message in a.messages]
-    right = [comparable(message, everything=everything) for message in b.messages]
+    (places, left), (other_places, right) = (_comparables(one, everything=everything) for one in (a, b))
     for kind, at, bt in aligned(left, right):
         if at is not None and bt is not None:
             if kind == "changed":
                 lines = _changed_lines(shown(left[at]), shown(right[bt]))
                 lines = lines or _changed_lines(_pretty(left[at]), _pretty(right[bt]))
-                yield Difference(kind, at, bt, lines, str(right[bt].get("role")))
+                yield Difference(kind, places[at], other_places[bt], lines, str(right[bt].get("role")))
         elif at is not None:
             removed = [f"- {line}" for line in shown(left[at]).splitlines()]
-            yield Difference(kind, at, None, removed, str(left[at].get("role")))
+            yield Difference(kind, places[at], None, removed, str(left[at].get("role")))
         elif bt is not None:
             added = [f"+ {line}" for line in shown(right[bt]).splitlines()]
-            yield Difference(kind, None, bt, added, str(right[bt].get("role")))
+            yield Difference(kind, None, other_places[bt], added, str(right[bt].get("role")))
+
+
+def _comparables(conversation: Conversation, *, everything: bool) -> tuple[list[int], list[dict[str, Any]]]:
+    """The messages to compare, and their places on the path."""
+    path = conversation.path()
+    places = [at for at, entry in enumerate(path) if everything or not is_record(entry)]
+    return places, [comparable(path[at].message, everything=everything) for at in places]
 
 
 def _readable(message: dict[str, Any]) -> str:
