@@ -419,3 +419,14 @@ def test_a_file_with_a_torn_line_is_not_called_sound(tmp_path: Path) -> None:
     done = run("check", path)
     assert done.code == 1
     assert ":3: " in done.err and "no problems" not in done.out
+
+
+def test_a_folder_of_other_files_is_not_a_screen_of_errors(path: Path) -> None:
+    """Of many failures alike the first are named, and the others counted; `detect` names all."""
+    for number in range(30):
+        (path.parent / f"other-{number:02}.json").write_text('{"version": 1}')
+    for command in ("show", "stats"):
+        done = run(command, path.parent)
+        assert done.code == 1 and done.out
+        assert 10 == done.err.count("other-") and "… and 20 more: " in done.err
+    assert 30 == run("detect", path.parent).err.count("other-")

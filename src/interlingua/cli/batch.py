@@ -93,6 +93,8 @@ async def _submit(inputs: tuple[str, ...], options: dict[str, Any]) -> None:
     unsent = [row for row in rows if row.error is not None]
     for row in unsent[: output.MAX_SHOWN]:
         print(f"interlingua: {row.source}: not sent: {row.error['message']}", file=sys.stderr)
+    if len(unsent) > output.MAX_SHOWN:
+        print(f"interlingua: … and {len(unsent) - output.MAX_SHOWN:,} more; `results` has them", file=sys.stderr)
     with batch.locked():
         if options["jobs"] is None:
             created = await batch.submit(call)

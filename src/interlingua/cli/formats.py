@@ -145,7 +145,7 @@ def detect_command(inputs: tuple[str, ...], as_json: bool) -> None:
         for name, found in rows:
             others = f" (or {', '.join(found.others)})" if found.others else ""
             click.echo(f"{name}: {found.dialect}: {found.reason}{others}")
-    output.report_problems(problems)
+    output.report_problems(problems, alike=None)
     if problems:
         sys.exit(1)
 

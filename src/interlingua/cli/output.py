@@ -341,16 +341,25 @@ def report_summary(name: str, target: str, losses: LossSummary, *, records: bool
 _ORDER = {"dropped": 0, "weakened": 1, "record": 2}
 
 
-def report_problems(problems: Sequence[Problem], count: int | None = None) -> None:
-    """Prints failures, one line each; of many, the first ones and their number."""
+MAX_SHOWN = 50
+MAX_ALIKE = 10  # a folder may have many files that are no conversations
+
+
+def report_problems(problems: Sequence[Problem], count: int | None = None, *, alike: int | None = MAX_ALIKE) -> None:
+    """Prints failures, one line each; of many, and of more than `alike` with the same message, the first ones and
+    their number.
+    """
     shown = problems if count is None else problems[:MAX_SHOWN]
+    messages = Counter[str]()
     for problem in shown:
-        print(f"interlingua: {problem.name}: {problem.message}", file=sys.stderr)
+        messages[problem.message] += 1
+        if alike is None or messages[problem.message] <= alike:
+            print(f"interlingua: {problem.name}: {problem.message}", file=sys.stderr)
+    for message, number in messages.items():
+        if alike is not None and number > alike:
+            print(f"interlingua: … and {number - alike:,} more: {message}", file=sys.stderr)
     if count is not None and count > len(shown):
         print(f"interlingua: … and {count - len(shown):,} more; --on-error keep writes them to a file", file=sys.stderr)
-
-
-MAX_SHOWN = 50
 
 
 def note(text: str, *, style: str = "dim") -> None:
