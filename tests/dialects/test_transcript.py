@@ -146,3 +146,18 @@ def test_a_bad_line_is_named() -> None:
     """By its number."""
     with pytest.raises(BadWire, match="line 2"):
         transcript.decode(b'{"role":"user","content":"Hi"}\n{torn\n')
+
+
+def test_records_of_another_program_do_not_make_a_transcript_its_file() -> None:
+    """They are lines of the transcript as they were; its own first line counts."""
+    lines = [
+        {"type": "init", "session_id": "s", "model": "gemini-x"},
+        {"type": "message", "role": "user", "content": "Hi"},
+        {"type": "message", "role": "assistant", "content": "Hello"},
+    ]
+    conversation = il.decode("\n".join(map(json.dumps, lines)))
+    text = il.encode(conversation, "transcript").bytes()
+    assert b'"session_id"' in text
+    found = il.detect(text)
+    assert found is not None and found.dialect == "transcript"
+    assert ["Hi", "Hello"] == [message.text for message in il.decode(text).messages if message.text]

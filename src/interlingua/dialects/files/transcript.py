@@ -566,6 +566,7 @@ FORMAT = FileFormat(
     name="transcript",
     codec=sys.modules[__name__],
     detect=detect,
+    rank=0,  # it has the records of other programs' files as they are, which their formats recognise
     lines=True,
     line_reader=line_reader,
     read=read,
