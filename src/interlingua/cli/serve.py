@@ -296,7 +296,8 @@ def program_environment(
     from ..connect.models import load_overrides
     from ..connect.providers import ROWS
 
-    keys = {name for row in (*ROWS, *load_overrides().providers.values()) for name in row.env or ()}
+    own = [notes.env or () for notes in load_overrides().providers.values()]
+    keys = {name for names in (*(row.env for row in ROWS), *own) for name in names}
     keys.update(re.findall(r'"env:([^"]+)"', msgspec.json.encode(settings).decode()))
     environment = {name: value for name, value in environment.items() if name not in keys}
     addresses = {name: value.format(url=url) for _, variables in POINTERS for name, value in variables.items()}
