@@ -6,6 +6,7 @@ Names with a B and a number are the bugs of the published server that are listed
 import asyncio
 import errno
 import json
+import socket
 import tempfile
 import threading
 import time
@@ -457,6 +458,26 @@ def test_b5_branches_of_many_threads_do_not_move_each_other(tmp_path: Path) -> N
             assert [f"{name} {at}" for at in range(19, -1, -1)] == line
 
 
+def test_an_https_address_is_reached_over_tls(tmp_path: Path) -> None:
+    """The key is not sent in the clear."""
+    received: list[bytes] = []
+
+    def serve() -> None:
+        for _ in range(2):  # a request is tried again
+            connection, _ = server.accept()
+            with connection:
+                received.append(connection.recv(1))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        address = f"https://127.0.0.1:{server.getsockname()[1]}"
+        with CanvasClient(address, key="k", home=tmp_path, queue=False) as client:
+            assert not client.check_server_health()
+        thread.join()
+    assert [b"\x16", b"\x16"] == received  # the handshake of TLS
+
+
 async def test_the_async_client_does_the_same(tmp_path: Path) -> None:
     """With the same methods, awaited where something is waited for."""
     async with canvas_at(tmp_path) as canvas, AsyncCanvasClient(canvas.address, home=tmp_path) as client:
@@ -523,10 +544,10 @@ async def test_a_change_that_is_refused_does_not_stop_the_others(tmp_path: Path)
         made = await client.create_canvas()
         branch = made.checkout("main")
         branch.commit_message(HELLO)
-        client._core.keep(
+        client._client._keep(
             {"op": "commit", "canvas": made.canvas_id, "id": "x", "parent": "nowhere", "node": {"message": HELLO}}
         )
-        client._core.keep({"op": "nonsense", "canvas": made.canvas_id})
+        client._client._keep({"op": "nonsense", "canvas": made.canvas_id})
         branch.commit_message(HELLO)
         assert await client.flush()
         assert 2 == len(client.failures)
@@ -561,16 +582,17 @@ def test_a_canvas_with_a_bad_id_is_refused_alone(ids: list[str]) -> None:
 
 
 async def test_the_good_canvases_of_a_queue_are_created_beside_a_bad_one(tmp_path: Path) -> None:
-    async with canvas_at(tmp_path) as canvas, AsyncCanvasClient(canvas.address, home=tmp_path) as client:
+    async with AsyncCanvasClient(home=tmp_path) as client:
         before = await client.create_canvas("before")
-        client._core.keep({"op": "create", "canvas": "../elsewhere"})
+        client._client._keep({"op": "create", "canvas": "../elsewhere"})
         after = await client.create_canvas("after")
         after.checkout("main").commit_message(HELLO)
-        assert await client.flush()
-        assert ["../elsewhere"] == [failure["change"]["canvas"] for failure in client.failures]
-        assert "$.operations[2].canvas" == client.failures[0]["outcome"]["error"]["path"]
-        found = {one["canvas_id"] for one in await client.get_canvas_summaries()}
-        assert {before.canvas_id, after.canvas_id} == found
+        async with canvas_at(tmp_path):
+            assert await client.flush()
+            assert ["../elsewhere"] == [failure["change"]["canvas"] for failure in client.failures]
+            assert "$.operations[2].canvas" == client.failures[0]["outcome"]["error"]["path"]
+            found = {one["canvas_id"] for one in await client.get_canvas_summaries()}
+            assert {before.canvas_id, after.canvas_id} == found
 
 
 async def test_a_batch_that_is_sent_again_changes_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 from urllib.parse import quote, urlsplit
@@ -440,131 +440,11 @@ def _body(message: Any, node: Node) -> dict[str, Any]:
 
 FIRST_PAUSE, LAST_PAUSE = 0.2, 10.0  # seconds between attempts while the server is away
 TIMEOUT = 30.0
+POLL = 0.01  # seconds between two looks of the asynchronous client
 
 
 class CanvasUnreachable(TransportError):
     """No canvas server responds."""
-
-
-class _Ask:
-    """One request to the server, as data: the clients differ only in how they wait for it."""
-
-    def __init__(self, method: str, path: str, body: bytes | None = None) -> None:
-        self.method = method
-        self.path = path
-        self.body = body
-
-
-class _Core:
-    """Shared by both clients: the server's address, the outbox, and the interpretation of responses."""
-
-    def __init__(
-        self,
-        address: str | None,
-        key: str | None,
-        home: str | Path | None,
-        queue: bool,
-        on_change: Callable[[], object],
-    ) -> None:
-        folder = (Path(home).expanduser() if home is not None else default_home()) / "canvas"
-        self._folder = folder
-        self._on_change = on_change
-        self._limit = MAX_BATCH
-        self._address = address
-        self._key = key
-        place = hashlib.blake2b((address or "local").encode(), digest_size=8).hexdigest()
-        self.outbox = Outbox(folder / "outbox" / f"{place}.jsonl" if queue else None)
-        self.failures: list[dict[str, Any]] = []  # changes that the server refused, and why
-        self.canvases: dict[str, LocalCanvas] = {}
-
-    @property
-    def address(self) -> str:
-        """The server's address: as given, or as recorded by the last server on this machine."""
-        if self._address is not None:
-            return self._address.rstrip("/")
-        try:
-            found = jsontext.read(read_regular(self._folder / "server.json"))
-        except (OSError, InterlinguaError):
-            raise CanvasUnreachable("no canvas runs on this machine; start one: interlingua canvas") from None
-        return str(found["address"])
-
-    @property
-    def headers(self) -> dict[str, str]:
-        key = self._key
-        if key is None:
-            from ..serving.access import Access
-
-            key = Access(self._folder).local_key
-        return {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-
-    def keep(self, change: dict[str, Any]) -> None:
-        self.outbox.add(change)
-        self._on_change()
-
-    def new_canvas(self, title: str | None, description: str | None) -> LocalCanvas:
-        canvas = LocalCanvas(self.keep, title=title, description=description)
-        fields = {"op": "create", "canvas": canvas.canvas_id, "title": title, "description": description}
-        self.keep({key: value for key, value in fields.items() if value is not None})
-        main = canvas.list_branches()[0]
-        named = {"branch": main["name"], "description": main["description"]}
-        self.keep({"op": "branch", "canvas": canvas.canvas_id, **named})
-        self.canvases[canvas.canvas_id] = canvas
-        return canvas
-
-    def sending(self) -> Generator[_Ask, tuple[int, Any], int]:
-        """Sends one batch; returns how many changes are done."""
-        lines = self.outbox.batch(self._limit)
-        if not lines:
-            return 0
-        status, answer = yield _Ask("POST", "/api/batch", b'{"operations":[' + b",".join(lines) + b"]}")
-        if status in (401, 403, 404, 429) or status >= 500:
-            raise InterlinguaError(f"the canvas accepts no changes now ({status}): {_reason(answer)}")
-        if status != 200 and len(lines) > 1:  # one of them is at fault: send them one by one
-            self._limit = 1
-            return 0
-        outcomes = answer["outcomes"] if status == 200 else [{"ok": False, "error": answer}]
-        for line, outcome in zip(lines, outcomes, strict=True):
-            if not outcome.get("ok", True) or outcome.get("stale"):
-                self.failures.append({"change": jsontext.read(line), "outcome": outcome})
-        self.outbox.acknowledge(len(lines))
-        self._limit = MAX_BATCH
-        return len(lines)
-
-    def fetch_canvas(self, canvas_id: str) -> Generator[_Ask, tuple[int, Any], LocalCanvas | None]:
-        status, answer = yield _Ask("GET", f"/api/canvases/{quote(canvas_id, safe='')}")
-        if status == 404:
-            return None
-        _refuse(status, answer)
-        canvas: LocalCanvas = LocalCanvas.from_canvas_data(answer["data"], self.keep)
-        self.canvases[canvas_id] = canvas
-        return canvas
-
-    def listing(self) -> Generator[_Ask, tuple[int, Any], list[dict[str, Any]]]:
-        status, answer = yield _Ask("GET", "/api/canvases")
-        _refuse(status, answer)
-        return list(answer["canvases"])
-
-    def removing(self, canvas_id: str) -> Generator[_Ask, tuple[int, Any], bool]:
-        status, answer = yield _Ask("DELETE", f"/api/canvases/{quote(canvas_id, safe='')}", b"{}")
-        if status == 404:
-            return False
-        _refuse(status, answer)
-        self.canvases.pop(canvas_id, None)
-        return True
-
-    def checking(self) -> Generator[_Ask, tuple[int, Any], bool]:
-        status, _ = yield _Ask("GET", "/api/me")
-        return status == 200
-
-
-def _refuse(status: int, answer: Any) -> None:
-    if status >= 400:
-        raise InterlinguaError(f"the canvas answered {status}: {_reason(answer)}")
-
-
-def _reason(answer: Any) -> str:
-    detail = answer.get("detail") if isinstance(answer, dict) else None
-    return str(detail.get("message")) if isinstance(detail, dict) else str(answer)[:200]
 
 
 class CanvasClient:
@@ -582,33 +462,47 @@ class CanvasClient:
         home: str | Path | None = None,
         queue: bool = True,
     ) -> None:
-        self._core = _Core(address, key, home, queue, self._notify_sender)
+        self._folder = (Path(home).expanduser() if home is not None else default_home()) / "canvas"
+        self._address = address
+        self._key = key
+        place = hashlib.blake2b((address or "local").encode(), digest_size=8).hexdigest()
+        self._outbox = Outbox(self._folder / "outbox" / f"{place}.jsonl" if queue else None)
+        self._limit = MAX_BATCH
+        self._failures: list[dict[str, Any]] = []
+        self._canvases: dict[str, LocalCanvas] = {}
         self._lock = threading.Lock()
         self._connection: http.client.HTTPConnection | None = None
         self._wake = threading.Event()
         self._idle = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._send, name="interlingua-canvas", daemon=True)
-        if self._core.outbox:
+        if self._outbox:
             self._wake.set()
         else:
             self._idle.set()
         self._thread.start()
 
-    def _notify_sender(self) -> None:
-        self._idle.clear()
-        self._wake.set()
-
     # --- canvases ----------------------------------------------------------------------------------------------------
 
     def create_canvas(self, title: str | None = None, description: str | None = None) -> LocalCanvas:
-        return self._core.new_canvas(title, description)
+        canvas = LocalCanvas(self._keep, title=title, description=description)
+        fields = {"op": "create", "canvas": canvas.canvas_id, "title": title, "description": description}
+        self._keep({key: value for key, value in fields.items() if value is not None})
+        main = canvas.list_branches()[0]
+        named = {"branch": main["name"], "description": main["description"]}
+        self._keep({"op": "branch", "canvas": canvas.canvas_id, **named})
+        self._canvases[canvas.canvas_id] = canvas
+        return canvas
 
     def get_canvas(self, canvas_id: str) -> LocalCanvas | None:
         """Returns a canvas from the server, with its branches; None if it does not exist."""
         self.flush()
-        found: LocalCanvas | None = self._drive(self._core.fetch_canvas(canvas_id))
-        return found
+        answer = self._answer("GET", f"/api/canvases/{quote(canvas_id, safe='')}")
+        if answer is None:
+            return None
+        canvas: LocalCanvas = LocalCanvas.from_canvas_data(answer["data"], self._keep)
+        self._canvases[canvas_id] = canvas
+        return canvas
 
     def list_canvases(self) -> list[LocalCanvas]:
         found = [self.get_canvas(one["canvas_id"]) for one in self.get_canvas_summaries()]
@@ -616,8 +510,8 @@ class CanvasClient:
 
     def get_canvas_summaries(self) -> list[dict[str, Any]]:
         self.flush()
-        found: list[dict[str, Any]] = self._drive(self._core.listing())
-        return found
+        answer = self._answer("GET", "/api/canvases") or {"canvases": ()}
+        return list(answer["canvases"])
 
     def get_canvas_data(self, canvas_id: str) -> dict[str, Any] | None:
         found = self.get_canvas(canvas_id)
@@ -625,28 +519,31 @@ class CanvasClient:
 
     def remove_canvas(self, canvas_id: str) -> bool:
         self.flush()
-        return bool(self._drive(self._core.removing(canvas_id)))
+        if self._answer("DELETE", f"/api/canvases/{quote(canvas_id, safe='')}", b"{}") is None:
+            return False
+        self._canvases.pop(canvas_id, None)
+        return True
 
     def check_server_health(self) -> bool:
         """Whether the server responds and accepts our credentials."""
         try:
-            return bool(self._drive(self._core.checking()))
-        except (OSError, InterlinguaError):
+            return self._request("GET", "/api/me")[0] == 200
+        except (OSError, http.client.HTTPException, InterlinguaError):
             return False
 
     def __len__(self) -> int:
         """The number of canvases that this client knows."""
-        return len(self._core.canvases)
+        return len(self._canvases)
 
     @property
     def failures(self) -> list[dict[str, Any]]:
         """Changes that the server refused, or branches moved concurrently: each with the server's response."""
-        return list(self._core.failures)
+        return list(self._failures)
 
     @property
     def pending(self) -> int:
         """The number of changes that the server does not have yet."""
-        return len(self._core.outbox)
+        return len(self._outbox)
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -663,7 +560,7 @@ class CanvasClient:
         self._thread.join(timeout)
         with self._lock:
             self._disconnect()
-        self._core.outbox.close()
+        self._outbox.close()
 
     def __enter__(self) -> Self:
         return self
@@ -671,38 +568,56 @@ class CanvasClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _keep(self, change: dict[str, Any]) -> None:
+        self._outbox.add(change)
+        self._idle.clear()
+        self._wake.set()
+
     def _send(self) -> None:
         pause = FIRST_PAUSE
         while not self._closing:
-            if not self._core.outbox:
+            if not self._outbox:
                 self._idle.set()
                 self._wake.wait()
                 self._wake.clear()
                 continue
             try:
-                self._drive(self._core.sending())
+                self._send_batch()
                 pause = FIRST_PAUSE
             except (OSError, http.client.HTTPException, InterlinguaError):
                 self._wake.wait(pause)
                 self._wake.clear()
                 pause = min(pause * 2, LAST_PAUSE)
 
-    def _drive(self, flow: Generator[_Ask, tuple[int, Any], Any]) -> Any:
-        try:
-            ask = next(flow)
-            while True:
-                ask = flow.send(self._exchange(ask))
-        except StopIteration as end:
-            return end.value
+    def _send_batch(self) -> None:
+        lines = self._outbox.batch(self._limit)
+        status, answer = self._request("POST", "/api/batch", b'{"operations":[' + b",".join(lines) + b"]}")
+        if status in (401, 403, 404, 429) or status >= 500:
+            raise InterlinguaError(f"the canvas accepts no changes now ({status}): {_reason(answer)}")
+        if status != 200 and len(lines) > 1:  # one of them is at fault: send them one by one
+            self._limit = 1
+            return
+        outcomes = answer["outcomes"] if status == 200 else [{"ok": False, "error": answer}]
+        for line, outcome in zip(lines, outcomes, strict=True):
+            if not outcome.get("ok", True) or outcome.get("stale"):
+                self._failures.append({"change": jsontext.read(line), "outcome": outcome})
+        self._outbox.acknowledge(len(lines))
+        self._limit = MAX_BATCH
 
-    def _exchange(self, ask: _Ask) -> tuple[int, Any]:
+    def _answer(self, method: str, path: str, body: bytes | None = None) -> Any:
+        """Returns the server's answer; None for what it does not have."""
+        status, answer = self._request(method, path, body)
+        if status >= 400 and status != 404:
+            raise InterlinguaError(f"the canvas answered {status}: {_reason(answer)}")
+        return None if status == 404 else answer
+
+    def _request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, Any]:
         with self._lock:
             for again in (True, False):  # a kept-alive connection may have been closed meanwhile
                 try:
                     if self._connection is None:
-                        parts = urlsplit(self._core.address)
-                        self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT)
-                    self._connection.request(ask.method, ask.path, ask.body, self._core.headers)
+                        self._connection = self._connect()
+                    self._connection.request(method, path, body, self._headers())
                     response = self._connection.getresponse()
                     raw = response.read()
                     return response.status, jsontext.read(raw) if raw else None
@@ -712,14 +627,39 @@ class CanvasClient:
                         raise
             raise AssertionError
 
+    def _connect(self) -> http.client.HTTPConnection:
+        """Connects to the server: at the given address, or at that of the last server on this machine."""
+        address = self._address
+        if address is None:
+            try:
+                address = str(jsontext.read(read_regular(self._folder / "server.json"))["address"])
+            except (OSError, InterlinguaError):
+                raise CanvasUnreachable("no canvas runs on this machine; start one: interlingua canvas") from None
+        parts = urlsplit(address)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        return kind(parts.hostname or "", parts.port, timeout=TIMEOUT)
+
+    def _headers(self) -> dict[str, str]:
+        key = self._key
+        if key is None:
+            from ..serving.access import Access
+
+            key = Access(self._folder).local_key
+        return {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
+def _reason(answer: Any) -> str:
+    detail = answer.get("detail") if isinstance(answer, dict) else None
+    return str(detail.get("message")) if isinstance(detail, dict) else str(answer)[:200]
+
+
 class AsyncCanvasClient:
-    """`CanvasClient` for programs with an event loop. Commits return immediately and need not be awaited."""
+    """`CanvasClient` for programs with an event loop: requests wait in a thread. Commits need not be awaited."""
 
     def __init__(
         self,
@@ -729,124 +669,55 @@ class AsyncCanvasClient:
         home: str | Path | None = None,
         queue: bool = True,
     ) -> None:
-        self._core = _Core(address, key, home, queue, self._notify_sender)
-        self._session: Any = None
-        self._task: asyncio.Task[None] | None = None
-        self._wake = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client = CanvasClient(address, key=key, home=home, queue=queue)
 
     async def __aenter__(self) -> Self:
-        import aiohttp
-
-        self._loop = asyncio.get_running_loop()
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT))
-        self._task = asyncio.ensure_future(self._send())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _notify_sender(self) -> None:
-        if self._loop is not None:
-            self._idle.clear()
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._wake.set)
-
     async def create_canvas(self, title: str | None = None, description: str | None = None) -> LocalCanvas:
-        return self._core.new_canvas(title, description)
+        return self._client.create_canvas(title, description)
 
     async def get_canvas(self, canvas_id: str) -> LocalCanvas | None:
-        await self.flush()
-        found: LocalCanvas | None = await self._drive(self._core.fetch_canvas(canvas_id))
-        return found
+        return await asyncio.to_thread(self._client.get_canvas, canvas_id)
 
     async def list_canvases(self) -> list[LocalCanvas]:
-        found = [await self.get_canvas(one["canvas_id"]) for one in await self.get_canvas_summaries()]
-        return [one for one in found if one is not None]
+        return await asyncio.to_thread(self._client.list_canvases)
 
     async def get_canvas_summaries(self) -> list[dict[str, Any]]:
-        await self.flush()
-        found: list[dict[str, Any]] = await self._drive(self._core.listing())
-        return found
+        return await asyncio.to_thread(self._client.get_canvas_summaries)
 
     async def get_canvas_data(self, canvas_id: str) -> dict[str, Any] | None:
-        found = await self.get_canvas(canvas_id)
-        return None if found is None else found.to_canvas_data()
+        return await asyncio.to_thread(self._client.get_canvas_data, canvas_id)
 
     async def remove_canvas(self, canvas_id: str) -> bool:
-        await self.flush()
-        return bool(await self._drive(self._core.removing(canvas_id)))
+        return await asyncio.to_thread(self._client.remove_canvas, canvas_id)
 
     async def check_server_health(self) -> bool:
-        import aiohttp
-
-        try:
-            return bool(await self._drive(self._core.checking()))
-        except (OSError, InterlinguaError, aiohttp.ClientError):
-            return False
+        return await asyncio.to_thread(self._client.check_server_health)
 
     def __len__(self) -> int:
-        return len(self._core.canvases)
+        return len(self._client)
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        return list(self._core.failures)
+        return self._client.failures
 
     @property
     def pending(self) -> int:
-        return len(self._core.outbox)
+        return self._client.pending
 
     async def flush(self, timeout: float | None = TIMEOUT) -> bool:
         """Waits until the server has everything; False on timeout."""
-        self._wake.set()
+        self._client.flush(0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                await self._idle.wait()
-        return not self._core.outbox
+                while self.pending:  # not in a thread, which a cancelled task would leave waiting
+                    await asyncio.sleep(POLL)
+        return not self.pending
 
     async def close(self, timeout: float = 5.0) -> None:
         await self.flush(timeout)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
-        self._core.outbox.close()
-
-    async def _send(self) -> None:
-        import aiohttp
-
-        pause = FIRST_PAUSE
-        while True:
-            if not self._core.outbox:
-                self._idle.set()
-                await self._wake.wait()
-                self._wake.clear()
-                continue
-            self._idle.clear()
-            try:
-                await self._drive(self._core.sending())
-                pause = FIRST_PAUSE
-            except (OSError, aiohttp.ClientError, InterlinguaError):
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._wake.wait()
-                self._wake.clear()
-                pause = min(pause * 2, LAST_PAUSE)
-
-    async def _drive(self, flow: Generator[_Ask, tuple[int, Any], Any]) -> Any:
-        try:
-            ask = next(flow)
-            while True:
-                ask = flow.send(await self._exchange(ask))
-        except StopIteration as end:
-            return end.value
-
-    async def _exchange(self, ask: _Ask) -> tuple[int, Any]:
-        if self._session is None:
-            raise InterlinguaError("use the client with `async with`")
-        url = self._core.address + ask.path
-        async with self._session.request(ask.method, url, data=ask.body, headers=self._core.headers) as response:
-            raw = await response.read()
-            return response.status, jsontext.read(raw) if raw else None
+        await asyncio.to_thread(self._client.close, 0)
