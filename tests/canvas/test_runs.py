@@ -15,6 +15,7 @@ from canvas.test_live import Viewer
 from interlingua.canvas.library import Library
 from interlingua.canvas.runs import Toolbox
 from interlingua.canvas.server import Canvas
+from interlingua.canvas.writers import BranchHistory
 from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import Provider
@@ -64,6 +65,17 @@ def served(server: Server, **how: Any) -> Client:
     )
     registry.register(HttpConnector(row))
     return Client(connectors=registry, retry=Retry(attempts=1), **how)
+
+
+def test_a_result_in_the_format_of_another_wire_is_a_result(home: Path) -> None:
+    """Or its call, which looks unanswered, would run again when the conversation goes on."""
+    place = home / "agents" / "main" / "sessions" / "foreign.jsonl"
+    call = '{"role":"assistant","content":[{"type":"toolCall","id":"c","name":"t","arguments":{}}]}'
+    result = '{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"done"}],"id":"r"}'
+    place.write_text(f"{call}\n{result}\n")
+    with Session.open("foreign", home=home) as session:
+        _, read = BranchHistory(session, "r").messages
+        assert isinstance(read, il.ToolResultMessage) and "c" == read.tool_call_id
 
 
 async def test_a_conversation_is_continued_and_streams_into_the_tree(home: Path) -> None:

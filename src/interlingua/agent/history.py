@@ -115,16 +115,22 @@ class Stored(Journal):
         return self.session.context_entries()
 
     def append(self, message: AgentMessage) -> None:
-        self.session.append(message)
+        self._append(message)
         self.messages.append(message)
         if isinstance(message, ToolResultMessage):
             self._open.pop(message.tool_call_id, None)
 
+    def _append(self, message: AgentMessage) -> None:
+        self.session.append(message)
+
     def note_begun(self, call: ToolCall) -> None:
-        self.session.journal("tool_start", call_id=call.id, name=call.name)
+        self._note("tool_start", call)
 
     def note_finished(self, call: ToolCall, result: ToolResultMessage) -> None:
-        self.session.journal("tool_end", call_id=call.id, name=call.name, result=plain(result))
+        self._note("tool_end", call, result=plain(result))
+
+    def _note(self, kind: str, call: ToolCall, **fields: Any) -> None:
+        self.session.journal(kind, call_id=call.id, name=call.name, **fields)
 
     def begun(self, call_id: str) -> bool:
         found = self._open.get(call_id)
@@ -147,13 +153,17 @@ class Stored(Journal):
         self.reload()
 
     def reload(self) -> None:
-        self.messages[:] = meant(self.session.context_messages())  # or a call with a result would run again
+        messages, unfinished = self._read()
+        self.messages[:] = meant(messages)  # or a call with a result would run again
         self._open = {}
-        for found in self.session.unfinished_calls():
+        for found in unfinished:
             same = self._open.get(found.call.id)
             if same is not None:  # calls with one id look the same: none runs again if one started
                 found = found._replace(started=found.started or same.started, ended=False, result=None)
             self._open[found.call.id] = found
+
+    def _read(self) -> tuple[Sequence[AgentMessage], Sequence[UnfinishedCall]]:
+        return self.session.context_messages(), self.session.unfinished_calls()
 
 
 class History(Protocol):

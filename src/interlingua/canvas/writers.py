@@ -7,15 +7,14 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..agent.batch import Journal
+from ..agent.history import Stored
 from ..dialects import dialect
 from ..dialects.files.llm_canvas import decode_node
 from ..serving.problems import HttpProblem
 from ..sessions import EntryExists, Session, SessionError, SessionNotFound, StaleHead, UnfinishedCall, compaction
 from ..sessions.compaction import is_bookkeeping
-from ..values.canonical import build, plain
 from ..values.errors import InterlinguaError
-from ..values.messages import AgentMessage, CustomMessage, ToolCall, ToolResultMessage, UserMessage, text_of
+from ..values.messages import AgentMessage, CustomMessage, ToolCall, UserMessage, text_of
 from ..values.request import Conversation, Entry
 from .library import CLIENT, Library, Place
 
@@ -123,69 +122,44 @@ class Lingering:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
 
-class BranchHistory(Journal):
+class BranchHistory(Stored):
     """An agent's history on one branch of a session: its messages are consecutive, even if others append."""
 
     def __init__(self, session: Session, at: str | None, branch: str | None = None) -> None:
-        self.session = session
         self.at = at
         self.branch = branch
-        self.journal: Journal = self
-        self.messages: list[AgentMessage] = []
-        self._open: dict[str, UnfinishedCall] = {}
-        self.reload()
+        super().__init__(session)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         return self.session.context_entries(to=self.at) if self.at is not None else ()
 
-    def append(self, message: AgentMessage) -> None:
-        self.at = self._append(message).id
-        self.messages.append(message)
-        if isinstance(message, ToolResultMessage):
-            self._open.pop(message.tool_call_id, None)
-
-    def _append(self, message: AgentMessage) -> Entry:
+    def _append(self, message: AgentMessage) -> None:
         if self.branch is not None:
             try:
-                return self.session.append(message, branch=self.branch, expect=self.at)
+                entry = self.session.append(message, branch=self.branch, expect=self.at)
             except StaleHead:  # the branch was moved concurrently: leave it, and continue without a name
                 self.branch = None
-        return self.session.append(message, parent_id=self.at)
+            else:
+                self.at = entry.id
+                return
+        self.at = self.session.append(message, parent_id=self.at).id
 
-    def note_begun(self, call: ToolCall) -> None:
-        self.session.journal("tool_start", call_id=call.id, name=call.name, at=self.at)
-
-    def note_finished(self, call: ToolCall, result: ToolResultMessage) -> None:
-        self.session.journal("tool_end", call_id=call.id, name=call.name, at=self.at, result=plain(result))
-
-    def begun(self, call_id: str) -> bool:
-        found = self._open.get(call_id)
-        return found is not None and found.started
-
-    def finished(self, call_id: str) -> ToolResultMessage | None:
-        found = self._open.get(call_id)
-        if found is None or not isinstance(found.result, dict):
-            return None
-        result: ToolResultMessage = build(found.result, ToolResultMessage)
-        return result
-
-    def sync(self) -> None:
-        self.session.sync()
+    def _note(self, kind: str, call: ToolCall, **fields: Any) -> None:
+        super()._note(kind, call, at=self.at, **fields)
 
     def compact(self, summary: str, first_kept: str | None, **about: Any) -> None:
         names = {"tokens_before": "tokensBefore"}
         fields = {"summary": summary, "firstKept": first_kept, "timestamp": int(time.time() * 1000)}
         fields |= {names.get(key, key): value for key, value in about.items()}
-        given = {key: value for key, value in fields.items() if value is not None}
-        self.at = self._append(CustomMessage(compaction.ROLE, given)).id
+        self._append(CustomMessage(compaction.ROLE, {key: value for key, value in fields.items() if value is not None}))
         self.sync()
         self.reload()
 
-    def reload(self) -> None:
-        self.messages[:] = [] if self.at is None else self.session.context_messages(to=self.at)
-        unfinished = () if self.at is None else self.session.unfinished_calls(to=self.at)
-        self._open = {found.call.id: found for found in unfinished}
+    def _read(self) -> tuple[Sequence[AgentMessage], Sequence[UnfinishedCall]]:
+        if self.at is None:
+            return (), ()
+        return self.session.context_messages(to=self.at), self.session.unfinished_calls(to=self.at)
 
 
 # --- merging ---------------------------------------------------------------------------------------------------------
