@@ -27,7 +27,6 @@ from .running import (
     Additions,
     Failed,
     Stage,
-    Steps,
     Work,
     contained,
     definition_of,
@@ -157,23 +156,16 @@ def load_plugins(
     needs `aload_plugins`.
     """
     options = _options(search_paths, enabled_plugins, disabled_plugins, logger)
-    loader = _Loader(options, config, tools, connectors, replace, timeout)
-    steps = loader.load(entry_points)
+
+    async def wait(waiting: Any, timeout: float) -> Any:
+        return _in_time(waiting, timeout)
+
+    loader = _Loader(wait, options, config, tools, connectors, replace, timeout)
     try:
-        waiting = next(steps)
-        while True:
-            try:
-                value = _in_time(waiting, timeout)
-            except Failed as failed:
-                waiting = steps.throw(failed)
-            except BaseException:  # Ctrl-C
-                steps.close()
-                loader.plugins.unload()
-                raise
-            else:
-                waiting = steps.send(value)
+        loader.load(entry_points).send(None)  # it never suspends: `wait` blocks
     except StopIteration:
         return loader.plugins
+    raise AssertionError
 
 
 def _in_time(waiting: Work | Awaitable[Any], timeout: float) -> Any:
@@ -205,23 +197,9 @@ async def aload_plugins(
 ) -> Plugins:
     """Like `load_plugins`, also for plugins with an asynchronous `register`."""
     options = _options(search_paths, enabled_plugins, disabled_plugins, logger)
-    loader = _Loader(options, config, tools, connectors, replace, timeout)
-    steps = loader.load(entry_points)
-    try:
-        waiting = next(steps)
-        while True:
-            try:
-                value = await awaited_in_time(waiting, timeout)
-            except Failed as failed:
-                waiting = steps.throw(failed)
-            except BaseException:  # the caller was cancelled
-                steps.close()
-                loader.plugins.unload()
-                raise
-            else:
-                waiting = steps.send(value)
-    except StopIteration:
-        return loader.plugins
+    loader = _Loader(awaited_in_time, options, config, tools, connectors, replace, timeout)
+    await loader.load(entry_points)
+    return loader.plugins
 
 
 async def awaited_in_time(waiting: Work | Awaitable[Any], timeout: float, stage: Stage = "register") -> Any:
@@ -285,10 +263,11 @@ class _Code:
 
 
 class _Loader:
-    """One load operation."""
+    """One load operation. `wait` returns the result of work in a thread, or of an awaitable, within the timeout."""
 
     def __init__(
         self,
+        wait: Callable[[Any, float], Awaitable[Any]],
         options: PluginLoaderOptions,
         config: Mapping[str, Any] | None,
         tools: ToolRegistry | None,
@@ -297,6 +276,7 @@ class _Loader:
         timeout: float,
     ) -> None:
         self.plugins = Plugins()
+        self._wait_for = wait
         self._timeout = timeout
         self._paths = _paths(options.search_paths)
         self._enabled = options.enabled_plugins
@@ -308,7 +288,7 @@ class _Loader:
         self._replace = frozenset(replace)
         self._seen: dict[str, str] = {}
 
-    def load(self, points: bool | Iterable[EntryPoint]) -> Steps:
+    async def load(self, points: bool | Iterable[EntryPoint]) -> None:
         """Loads the plugins one after another."""
         ids: set[str] = set()
         for found in (*self._in_folders(self._paths), *self._installed(points)):
@@ -316,13 +296,19 @@ class _Loader:
             if not self._is_enabled(found):
                 continue
             try:
-                yield from self._load(found)
+                await self._load(found)
             except Failed as failed:
                 self._report(found.path, found.manifest.id, failed.stage, str(failed))
+            except BaseException:  # Ctrl-C, or the caller was cancelled
+                self.plugins.unload()
+                raise
         for name in sorted(self._config.keys() - ids):  # others may belong to the host
             if near := nearest(name, ids - self._config.keys(), 1):
                 message = f"configuration of unknown plugin {name!r}; did you mean {near[0]!r}?"
                 self._report(name, None, "config", message)
+
+    def _wait(self, waiting: Work | Awaitable[Any]) -> Awaitable[Any]:
+        return self._wait_for(waiting, self._timeout)
 
     # --- finding ---
 
@@ -381,17 +367,17 @@ class _Loader:
 
     # --- one plugin ---
 
-    def _load(self, found: _Found) -> Steps:
+    async def _load(self, found: _Found) -> None:
         manifest = found.manifest
         settings = settings_of(manifest.id, manifest.config_schema, self._config)
         try:
-            definition, module = yield Work("import", lambda: _defined(found))
+            definition, module = await self._wait(Work("import", lambda: _defined(found)))
             if manifest.config_schema is None and definition.config_schema is not None:
                 settings = settings_of(manifest.id, definition.config_schema, self._config)
             api = self._api(found, definition, settings)
-            yield from registered(definition, api)
+            await registered(definition, api, self._wait)
             unregister = definition.unregister or (lambda: None)
-            end = yield Work("register", lambda: with_arguments(unregister, ("api",), what="unregister"))
+            end = await self._wait(Work("register", lambda: with_arguments(unregister, ("api",), what="unregister")))
         except BaseException:
             found.forget()
             raise

@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -57,10 +57,6 @@ class Work(NamedTuple):
 
     def overdue(self, seconds: float) -> "Failed":
         return Failed(self.stage, f"{self.stage} took longer than {seconds:g} s and was given up")
-
-
-Steps: TypeAlias = Generator[Work | Awaitable[Any], Any, None]
-"""Yields work for a thread or awaitables, and receives the results."""
 
 
 class Failed(Exception):
@@ -165,15 +161,17 @@ def _registering(value: Any) -> Callable[[PluginApi], None]:
     return register
 
 
-def registered(definition: PluginDefinition, api: PluginApi) -> Steps:
+async def registered(
+    definition: PluginDefinition, api: PluginApi, wait: Callable[[Work | Awaitable[Any]], Awaitable[Any]]
+) -> None:
     register = definition.register or definition.activate
     if register is None:
         raise Failed("entry", "the definition has neither register nor activate")
     try:
         # Inspecting the parameters of an object may also run its code.
-        answer = yield Work("register", lambda: with_arguments(register, ("api",), what="register")(api))
+        answer = await wait(Work("register", lambda: with_arguments(register, ("api",), what="register")(api)))
         if isinstance(answer, Awaitable):
-            yield answer
+            await wait(answer)
     finally:
         api._over = True
 
