@@ -31,8 +31,7 @@ from msgspec.structs import asdict, replace
 
 from ..serving import redaction
 from ..sessions import Session, SessionBusy, SessionError, SessionNotFound
-from ..sessions.saving import create_session
-from ..sessions.session import described
+from ..sessions.session import create_session, described
 from ..sessions.store import Store
 from ..values import jsontext
 from ..values.canonical import build, load, message_of, plain

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
         summary_request,
     )
     from .reader import UnfinishedCall
-    from .saving import save
-    from .session import Session, store_at
+    from .session import Session, save, store_at
 
 # Loaded on first use: listing the sessions of a store needs no dialects.
 _LAZY = by_module(
@@ -48,8 +47,7 @@ _LAZY = by_module(
         " fork_session import_sessions list_sessions open_session purge_sessions read_session repair_session"
         " restore_sessions search_sessions session_totals summary_request",
         "reader": "UnfinishedCall",
-        "saving": "save",
-        "session": "Session store_at",
+        "session": "Session save store_at",
     }
 )
 

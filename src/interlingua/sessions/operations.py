@@ -30,8 +30,7 @@ from .cards import Total
 from .files import ENDING, FileStore
 from .gc import Collected, Purged
 from .repair import Examined, examine
-from .saving import save
-from .session import Session, store_at
+from .session import Session, save, store_at
 from .store import Deleted, SessionError, SessionInfo, SessionNotFound, Store, typed
 from .summary import is_foreign
 from .text_index import Results

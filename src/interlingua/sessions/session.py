@@ -9,7 +9,7 @@ import importlib
 import os
 import secrets
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec.structs import replace
 
 from ..dialects.files import transcript
-from ..dialects.foreign_blocks import meant
+from ..dialects.foreign_blocks import meant, understood
 from ..values import jsontext
 from ..values.canonical import message_of, plain
 from ..values.messages import AgentMessage, CustomMessage
@@ -569,3 +569,58 @@ def _copy_blobs(lines: list[bytes], source: Any, target: Any) -> None:
             data = source.get(found.decode())
             if data is not None:
                 target.put(found.decode(), data)
+
+
+# --- whole conversations as new sessions ------------------------------------------------------------------------------
+
+
+def save(conversation: Conversation, *, new_id: Callable[[], str] | None = None, **where: Any) -> Session:
+    """Saves a conversation as a new session; takes the arguments of `Session.open`.
+
+    `new_id` generates ids for entries without one; default: random ids.
+    """
+    session = Session.open(where.pop("id", None), about=conversation, **where)
+    try:
+        _write(session, conversation, new_id or (lambda: secrets.token_hex(8)))
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def _write(session: Session, conversation: Conversation, new_id: Callable[[], str]) -> None:
+    if len(session._log):
+        raise SessionError(f"{session.where}: the session already exists")
+    names: dict[str, str | None] = {}
+    for entry in tree.placed(conversation, new_id, names):
+        message: AgentMessage = entry.message
+        if entry.id is not None:
+            session._insert(entry)
+        elif isinstance(message, CustomMessage) and message.role == "head":
+            session._add(jsontext.write({"role": "head", **message.fields}))
+        elif isinstance(message, CustomMessage):
+            session._append_outside_tree(
+                message.role, entry.parent_id, **message.fields, entryExtra=entry.extra or None
+            )
+    head = session.head if conversation.head is None else names.get(conversation.head, session.head)
+    if head != session.head:
+        session.rewind(head)
+
+
+def create_session(store: Store, agent: str, id: str, about: Mapping[str, Any], entries: Sequence[Entry]) -> bool:
+    """Creates a session with these entries, each after the one before it, in one write. Returns False if the session
+    exists, or if this store or these entries need `Session.open`. `about` is what `described` returns.
+    """
+    for entry in entries:
+        if isinstance(entry.message, CustomMessage) or understood(entry.message) is not None:
+            return False
+
+    def lines() -> list[bytes]:
+        blobs = store.blobs(agent)
+        written = [jsontext.write(first_line(id, agent, about))]
+        for entry in entries:
+            line, stored = readable_line(entry), media.externalize(entry.message, blobs)
+            written.append(line if stored is entry.message else encode_line(replace(entry, message=stored)))
+        return written
+
+    return store.create(agent, id, lines)
