@@ -4,7 +4,7 @@ import inspect
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import click
 from click.shell_completion import get_completion_class
@@ -49,19 +49,10 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
         for source in files:
             clean = count = 0
             before = len(problems)
-            found = _check_large(source, origin, target, problems, advance)
-            if found is not None:
-                count, clean = 1, int(not found)
-                rows += [(source.name, found)] if found or as_json else []
-                faultless |= {source.name: (clean, count)} if len(problems) == before else {}
-                few = too_few(count, target)
-                rows += [] if few is None else [(source.name, (few,))]
-                continue
-            for document in sources.documents(source, origin, problems, advance=advance):
-                found = check(document.data, origin or document.dialect, target)
+            for name, found in _checked(source, origin, target, problems, advance):
                 count, clean = count + 1, clean + (not found)
                 if found or as_json:  # millions of rows may have none
-                    rows.append((document.name, tuple(found)))
+                    rows.append((name, found))
             if count > 1 or len(problems) == before:  # of a file with torn lines there is more to say
                 faultless[source.name] = clean, count
             few = too_few(count, target)
@@ -83,19 +74,23 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
         sys.exit(1)
 
 
-def _check_large(
+def _checked(
     source: sources.Source,
     origin: str | None,
     target: str | None,
     problems: list[sources.Problem],
     advance: Callable[[int], None],
-) -> tuple[Finding, ...] | None:
-    """The findings for a session file that is too large to be in memory; None for any other file."""
+) -> Iterator[tuple[str, tuple[Finding, ...]]]:
+    """Yields the conversations of a file, each with its findings. A large session is not read into memory."""
     torn: list[sources.Problem] = []
     session = open_large(source, origin, torn, advance=advance) if is_large(source) else None
     found = None if session is None else check_large(session, origin is None, target)
-    problems += torn if found is not None else []
-    return found
+    if found is not None:
+        problems += torn
+        yield source.name, found
+        return
+    for document in sources.documents(source, origin, problems, advance=advance):
+        yield document.name, tuple(check(document.data, origin or document.dialect, target))
 
 
 def _show(rows: list[tuple[str, tuple[Finding, ...]]], faultless: dict[str, tuple[int, int]]) -> None:
