@@ -49,7 +49,7 @@ from .client import Client
 from .connector import HttpConnector
 from .models import default, warm
 from .retry import CIRCUIT_OPEN, asks_to_wait, passing, wait_of
-from .stream import parameters_of, quirks_of
+from .stream import decode_answer, now
 
 VERSION = 1
 _NEVER_SENT = "the batch was cancelled before this request was sent"
@@ -277,7 +277,7 @@ class Batch:
                 name=name,
                 digest=digest,
                 model=model,
-                created=_now(),
+                created=now(),
                 rows=len(rows),
                 base_url=call.base_url,
                 salt=secrets.token_hex(4),
@@ -329,9 +329,11 @@ class Batch:
             if _batch_id(steps) is not None:
                 continue
             rows = rows or self.rows()
-            path = _path(calls)
+            path = str(wire(calls.model.api).codec.path(calls.model.id, False))
             lines = [
-                api.line(self._wire_id(row), row.body, path) for row in rows[first : first + count] if row.error is None
+                api.line(self._numbered(row.number), row.body, path)
+                for row in rows[first : first + count]
+                if row.error is None
             ]
             await self._submit_part(api, calls, number, lines, steps)
             created += 1
@@ -343,7 +345,7 @@ class Batch:
         part = self._part(number, lines, steps)
         id = await self._find(api, calls, number, part, steps)
         if id is None:
-            self.journal.write(part=number, step="creating", at=_now())
+            self.journal.write(part=number, step="creating", at=now())
             try:
                 id = await api.create(
                     calls,
@@ -362,7 +364,7 @@ class Batch:
 
     def _part(self, number: int, lines: list[bytes], steps: list[dict[str, Any]]) -> Part:
         attempts = [step["at"] for step in steps if step["step"] == "creating"]
-        return Part(self._tag(number), lines, min(attempts, default=_now()), _uploaded(steps), bool(attempts))
+        return Part(self._numbered(number), lines, min(attempts, default=now()), _uploaded(steps), bool(attempts))
 
     async def _find(
         self, api: BatchApi, calls: Calls, number: int, part: Part, steps: list[dict[str, Any]]
@@ -497,16 +499,14 @@ class Batch:
             head, *lines = map(read, read_regular(self._results(number), follow=False).splitlines())
             found = {line["id"]: line for line in lines}
             for row in rows[first : first + count]:
-                outcome = found.get(self._wire_id(row), {"error": head["error"] or "no answer in the results"})
+                outcome = found.get(self._numbered(row.number), {"error": head["error"] or "no answer in the results"})
                 yield _answer(row, outcome, connector)
 
     async def _api(self, call: CallOptions) -> tuple[BatchApi, Calls]:
         await warm()
-        connector, model = self.client.find_known(self.manifest.model, default())
-        assert isinstance(connector, HttpConnector)
+        api, connector, model = _batch_api(self.manifest.model, self.client)
         settings = {**self.manifest.settings, **(call.settings or {})}
         call = replace(call, base_url=call.base_url or self.manifest.base_url, settings=settings or None)
-        api = BATCH_APIS[connector.provider]
         return api, api.calls(connector, model, call)
 
     def _results(self, number: int) -> Path:
@@ -519,14 +519,8 @@ class Batch:
         """Batches at the provider that are known to be other parts."""
         return {step["batch"] for step in self.journal.read() if "batch" in step and step["part"] != number}
 
-    def _tag(self, number: int) -> str:
-        return f"{_token(self.manifest)}-{number}"
-
-    def _wire_id(self, row: Row) -> str:
-        return self._numbered(row.number)
-
     def _numbered(self, number: int) -> str:
-        # Anthropic takes 64 of [A-Za-z0-9_-]; the token distinguishes batches.
+        """The id of a row, or of a part, at the provider. The token distinguishes batches."""
         return f"{_token(self.manifest)}-{number}"
 
     # --- over ordinary calls ---
@@ -729,14 +723,13 @@ def _answer(row: Row, outcome: dict[str, Any], connector: HttpConnector) -> Answ
     if error is None and outcome.get("error") is None:
         request = build(row.request, Request)
         target = wire(request.model.api)
-        codec = target.codec
-        fields: dict[str, Any] = {"model": request.model.id, "provider": connector.provider}
-        # Ids of calls that came without one are the same each time the results are read.
-        more = {"mint": lambda number: f"call_{row.number}_{number}", "quirks": quirks_of(target, request.model)}
-        takes = parameters_of(getattr(codec.decode_response, "func", codec.decode_response))
-        fields |= {name: value for name, value in more.items() if value is not None and name in takes}
+
+        def mint(number: int) -> str:
+            """Ids of calls that came without one are the same each time the results are read."""
+            return f"call_{row.number}_{number}"
+
         try:
-            message: AssistantMessage = codec.decode_response(outcome.get("body"), **fields)
+            message = decode_answer(target, request.model, outcome.get("body"), mint, provider=connector.provider)
             restore = connector.body(target, request)[1]
             if restore is not None:
                 message = replace(message, content=tuple(map(restore, blocks_of(message.content))))
@@ -761,11 +754,8 @@ def _priced(message: AssistantMessage, request: Request) -> AssistantMessage:
     return message if cost is None else replace(message, usage=replace(message.usage, cost=cost))
 
 
-def _path(calls: Calls) -> str:
-    return str(wire(calls.model.api).codec.path(calls.model.id, False))
-
-
 def _token(manifest: Manifest) -> str:
+    # Anthropic takes 64 of [A-Za-z0-9_-] as the id of a row, which begins with this.
     given = " ".join(filter(None, (manifest.name, manifest.digest, manifest.salt)))
     return "il-" + hashlib.sha256(given.encode()).hexdigest()[:16]
 
@@ -806,7 +796,3 @@ def _write_folder(folder: Path, manifest: Manifest, rows: Iterable[Row]) -> None
         shutil.rmtree(made, ignore_errors=True)
         if not (folder / "batch.json").exists():  # else another process has created it
             raise InterlinguaError(f"{folder}: not written: {reason(error)}") from error
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

@@ -753,19 +753,15 @@ class Exchange:
         return await watch.during(asyncio.to_thread(self._decoded, body))
 
     def _decoded(self, body: bytes) -> Batch:
-        codec, model = self._wire.codec, self._request.model
-        fields = {"model": model.id, "provider": self._row.id, "timestamp": self._timestamp}
-        more = {"mint": unique_id, "quirks": quirks_of(self._wire, model)}
-        takes = parameters_of(getattr(codec.decode_response, "func", codec.decode_response))
-        fields |= {name: value for name, value in more.items() if value is not None and name in takes}
+        about = {"provider": self._row.id, "timestamp": self._timestamp}
         with jsontext.Repairs() as repaired:
-            answer = codec.decode_response(body, **fields)
+            answer = decode_answer(self._wire, self._request.model, body, unique_id, **about)
         self._repaired += repaired
         if self._restore is not None:
             answer = replace(answer, content=tuple(map(self._restore, blocks_of(answer.content))))
         answer = _cleaned(self._secrets, answer)
         if answer.stop_reason == "error" and (given := error_in(body)) is not None:
-            self._decoder.failure = codec.decode_error(0, {"error": given})
+            self._decoder.failure = self._wire.codec.decode_error(0, {"error": given})
         events = list(unfold(answer))
         return events if self._request.options.stream else events[-1:]
 
@@ -836,6 +832,18 @@ def quirks_of(target: Wire, model: ModelDescriptor) -> dict[str, Any] | None:
     """Returns the quirks of the variant and of the model's host for the codec."""
     own = getattr(target.codec, "quirks", {})
     return {"api": model.api, **own, **(model.compat or {})} if own or model.compat else None
+
+
+def decode_answer(
+    target: Wire, model: ModelDescriptor, body: Any, mint: Callable[[int], str], **about: Any
+) -> AssistantMessage:
+    """Decodes an unstreamed response. `mint` and quirks are passed to codecs that take them; a plugin's may not."""
+    decode = target.codec.decode_response
+    takes = parameters_of(getattr(decode, "func", decode))
+    more = {"mint": mint, "quirks": quirks_of(target, model)}
+    about |= {name: value for name, value in more.items() if value is not None and name in takes}
+    answer: AssistantMessage = decode(body, model=model.id, **about)
+    return answer
 
 
 def unique_id(number: int) -> str:
