@@ -17,8 +17,9 @@ from canvas.driving import browsing
 from canvas.sample import courier
 from canvas.test_reading import weather
 from interlingua.canvas.catalog import Describer, Finder
-from interlingua.canvas.export import Choice, finds_of, inert, material_of, redacted, write
+from interlingua.canvas.export import finds_of, inert, material_of, redacted, write
 from interlingua.canvas.library import Library
+from interlingua.canvas.shapes import ScanRequest
 from interlingua.canvas.trees import Tree
 from interlingua.dialects import DIALECTS
 from interlingua.serving import redaction
@@ -46,7 +47,7 @@ def export(home: Path, key: str, format: str, *, hide: Any = (), **choice: Any) 
     library = Library(home)
     tree = Tree(library, library.place(key))
     view = Describer(library, Finder(library)).view(library.place(key))
-    chosen = Choice(format=format, **choice)
+    chosen = ScanRequest(format=format, **choice)
     material = material_of(tree, view, chosen)
     if hide:
         material = redacted(material, [find.id for find in finds_of(material) if hide(find)])
@@ -94,7 +95,7 @@ def test_the_page_holds_the_sub_agents(tmp_path: Path) -> None:
     library = Library(tmp_path)
     describer = Describer(library, Finder(library))
     place = library.place("own~main~top")
-    tree, view, choice = describer.open_tree(place), describer.view(place), Choice(format="html", all=True)
+    tree, view, choice = describer.open_tree(place), describer.view(place), ScanRequest(format="html", all=True)
     material = material_of(tree, view, choice, describer)
     finds = finds_of(material)
     assert 3 == sum(SECRETS["key"] == find.text for find in finds)
@@ -255,7 +256,7 @@ def test_each_find_has_its_kind_and_its_surroundings(tmp_path: Path) -> None:
     library = Library(tmp_path)
     tree = Tree(library, library.place("own~main~s"))
     view = Describer(library, Finder(library)).view(library.place("own~main~s"))
-    finds = finds_of(material_of(tree, view, Choice(format="markdown")))
+    finds = finds_of(material_of(tree, view, ScanRequest(format="markdown")))
     tree.close()
     found = {find.entry: find for find in finds if find.entry is not None and find.kind != "name"}
     assert {id: find.text for id, find in found.items()} == SECRETS
@@ -470,7 +471,7 @@ def test_a_sub_agent_in_the_same_file_stays_with_its_call(tmp_path: Path, file: 
     (first,) = [row for row in tree.rows(0, tree.total) if row.caller is not None]
 
     def exported(format: str, **chosen: Any) -> bytes:
-        choice = Choice(format=format, **chosen)
+        choice = ScanRequest(format=format, **chosen)
         return write(material_of(tree, view, choice), view, choice).data
 
     for rows in (

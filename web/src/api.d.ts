@@ -347,11 +347,11 @@ export type ExportRequest = {
   format: string;
   to?: string;
   all?: boolean;
-  redact?: string[];
   patterns?: string[];
-  replace?: string;
   thinking?: boolean;
   media?: boolean;
+  redact?: string[];
+  replace?: string;
 };
 
 export type Fed = {

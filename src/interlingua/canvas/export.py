@@ -227,16 +227,6 @@ _ENDINGS = {PAGE: "html", MARKDOWN: "md", JSON: "json", PREFERENCES: "jsonl", RO
 _TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json", "jsonl": "application/x-ndjson"}
 
 
-class Choice(Struct, frozen=True, kw_only=True):
-    """What to export: the path to an entry, or all branches."""
-
-    format: str
-    to: str | None = None
-    all: bool = False
-    thinking: bool = True
-    media: bool = True
-
-
 class Written(NamedTuple):
     """A file: its bytes, suffix and type, and the losses of the format."""
 
@@ -275,7 +265,7 @@ def check_format(name: str) -> None:
         )
 
 
-def material_of(tree: Tree, view: SessionView, choice: Choice, describer: Describer | None = None) -> Material:
+def material_of(tree: Tree, view: SessionView, choice: ScanRequest, describer: Describer | None = None) -> Material:
     """Returns the exported data of a session; with its sub-agents, if a describer can find them."""
     material = _material(tree, view, choice)
     if describer is None or choice.format != PAGE:
@@ -301,7 +291,7 @@ def material_of(tree: Tree, view: SessionView, choice: Choice, describer: Descri
     return replace(named(material), agents={name: named(agent) for name, agent in agents.items()})
 
 
-def _material(tree: Tree, view: SessionView, choice: Choice) -> Material:
+def _material(tree: Tree, view: SessionView, choice: ScanRequest) -> Material:
     check_format(choice.format)
     ids = _ids(tree, choice)
     chosen = set(ids)
@@ -335,7 +325,7 @@ def _material(tree: Tree, view: SessionView, choice: Choice) -> Material:
     )
 
 
-def _ids(tree: Tree, choice: Choice) -> list[str]:
+def _ids(tree: Tree, choice: ScanRequest) -> list[str]:
     """Returns the exported entries in log order; for pairs, the whole tree."""
     if choice.all or choice.format == PREFERENCES:
         return [row.id for row in tree.rows(0, tree.total) if row.bad is None]
@@ -360,7 +350,7 @@ def _bare(base: Conversation) -> Conversation:
     return replace(base, extra={}, options=replace(base.options, session_id=None))
 
 
-def _shown(entry: Entry, choice: Choice) -> Entry:
+def _shown(entry: Entry, choice: ScanRequest) -> Entry:
     """Returns an entry without the parts that the choice, or the format, excludes."""
     message: Any = entry.message
     if not isinstance(message, CustomMessage):
@@ -461,7 +451,7 @@ def _json(value: Any) -> Any:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write(material: Material, view: SessionView, choice: Choice) -> Written:
+def write(material: Material, view: SessionView, choice: ScanRequest) -> Written:
     """Returns the file."""
     conversation: Conversation = build(material.conversation, Conversation)
     match choice.format:
@@ -652,18 +642,13 @@ FRAME_POLICY = (
 )
 
 
-def _choice(request: ScanRequest | ExportRequest) -> Choice:
-    check_format(request.format)
-    return Choice(format=request.format, to=request.to, all=request.all, thinking=request.thinking, media=request.media)
-
-
 @route("POST", "/api/sessions/{key}/export/scan", body=ScanRequest, returns=Scan)
 async def scan(call: Call) -> Scan:
     """List what looks private in an export, before it is written."""
     hub = await call.canvas.hub(call["key"])
 
     def scanned() -> Scan:
-        choice, view = _choice(call.body), call.canvas.describe(hub.place)
+        choice, view = call.body, call.canvas.describe(hub.place)
         material = material_of(hub.tree, view, choice, call.canvas.describer)
         return Scan(finds=tuple(finds_of(material, call.body.patterns)), bytes=len(write(material, view, choice).data))
 
@@ -676,11 +661,11 @@ async def export(call: Call) -> web.Response:
     hub, request = await call.canvas.hub(call["key"]), call.body
 
     def written() -> tuple[Any, str]:
-        choice, view = _choice(request), call.canvas.describe(hub.place)
-        material = material_of(hub.tree, view, choice, call.canvas.describer)
+        view = call.canvas.describe(hub.place)
+        material = material_of(hub.tree, view, request, call.canvas.describer)
         if request.redact:
             material = redacted(material, request.redact, request.patterns, request.replace)
-        return write(material, view, choice), material.title
+        return write(material, view, request), material.title
 
     file, title = await asyncio.to_thread(written)
     name = f"{_plain_name(title)}.{file.ending}"
@@ -707,10 +692,11 @@ async def losses(call: Call) -> ExportLosses:
     hub = await call.canvas.hub(call["key"])
 
     def lost() -> ExportLosses:
-        choice, view = _choice(call.body), call.canvas.describe(hub.place)
-        if choice.format not in DIALECTS:
+        check_format(call.body.format)
+        if call.body.format not in DIALECTS:
             return ExportLosses(losses=())
-        return ExportLosses(losses=losses_of(material_of(hub.tree, view, choice), choice.format))
+        view = call.canvas.describe(hub.place)
+        return ExportLosses(losses=losses_of(material_of(hub.tree, view, call.body), call.body.format))
 
     return await asyncio.to_thread(lost)
 
@@ -728,7 +714,7 @@ async def frame(canvas: Any, request: web.Request) -> web.Response:
     hub = await canvas.hub(key)
 
     def page() -> bytes:
-        choice, view = Choice(format="html", all=True), canvas.describe(hub.place)
+        choice, view = ScanRequest(format="html", all=True), canvas.describe(hub.place)
         return write(material_of(hub.tree, view, choice, canvas.describer), view, choice).data
 
     return web.Response(

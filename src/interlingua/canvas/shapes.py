@@ -1052,17 +1052,11 @@ class Scan(Shape, frozen=True, kw_only=True):
     bytes: int
 
 
-class ExportRequest(Shape, frozen=True, kw_only=True):
+class ExportRequest(ScanRequest, frozen=True, kw_only=True):
     """`redact` names matches of a scan with the same choice; `replace` replaces them."""
 
-    format: str
-    to: str | None = None
-    all: bool = False
     redact: tuple[str, ...] = ()
-    patterns: tuple[str, ...] = ()
     replace: str | None = None
-    thinking: bool = True
-    media: bool = True
 
 
 class ExportLosses(Shape, frozen=True, kw_only=True):

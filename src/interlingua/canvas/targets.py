@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
-from msgspec.structs import replace as change
 
 from ..connect import models as catalogue
 from ..connect.auth.resolver import resolve_auth
@@ -430,7 +429,7 @@ def _shown(request: Request) -> tuple[Request, int]:
     first = max(0, len(request.context.messages) - MESSAGES_SHOWN)
     if not first:
         return request, 0
-    return change(request, context=change(request.context, messages=request.context.messages[first:])), first
+    return replace(request, context=replace(request.context, messages=request.context.messages[first:])), first
 
 
 def _stored(request: Request) -> dict[str, Any]:
@@ -501,7 +500,7 @@ def _with_gaps(losses: Sequence[LossView], lines: Sequence[JsonLine]) -> Iterato
             yield loss
             continue
         at = bisect.bisect_right(known, (_order(loss.path), len(lines)))
-        yield change(loss, ghost=known[at][1] if at < len(known) else max(0, len(lines) - 1))
+        yield replace(loss, ghost=known[at][1] if at < len(known) else max(0, len(lines) - 1))
 
 
 def _with_kept_by(losses: Sequence[LossView], request: Request, sent: Sent, wanted: bool) -> Sequence[LossView]:
@@ -520,7 +519,7 @@ def _with_kept_by(losses: Sequence[LossView], request: Request, sent: Sent, want
     return [
         loss
         if loss.severity == "record"
-        else change(loss, kept_by=tuple(api for api, paths in lost.items() if loss.path not in paths))
+        else replace(loss, kept_by=tuple(api for api, paths in lost.items() if loss.path not in paths))
         for loss in losses
     ]
 
@@ -552,7 +551,7 @@ def _lines(
         if source is not None and came is None and shift:
             source = _shifted(source, shift)
         entry, block = entry_of(source, ids) if source is not None else (None, None)
-        numbers = tuple(n for n in _about(source, by_path) if n not in given) if source is not None else ()
+        numbers = tuple(n for n in by_path.get(source or "", ()) if n not in given)
         given.update(numbers)
         yield JsonLine(
             depth=depth,
@@ -579,10 +578,6 @@ def _shifted(path: str, shift: int) -> str:
     if found is None:
         return path
     return path.replace(f"$.messages[{found.message}]", f"$.messages[{found.message + shift}]", 1)
-
-
-def _about(source: str, by_path: dict[str, list[int]]) -> list[int]:
-    return by_path.get(source, [])
 
 
 def _walk(
@@ -644,7 +639,7 @@ def _answer_view(tree: Tree, to: str | None, target: ModelDescriptor, part: str)
         size = len(raw)
     else:
         encoded = wire.encode_response(message)
-        moved = [change(loss, path=f"$.messages[0]{loss.path.removeprefix('$')}") for loss in encoded.losses]
+        moved = [replace(loss, path=f"$.messages[0]{loss.path.removeprefix('$')}") for loss in encoded.losses]
         losses = loss_views(moved, ids)
         lines = tuple(_lines(encoded.body))
         size = len(jsontext.write(encoded.body))

@@ -224,12 +224,13 @@ def export(
     until you decide what to replace.
     """
     from ..canvas.catalog import Describer, Finder
-    from ..canvas.export import PREFERENCES, Choice, finds_of, material_of, redacted, write
+    from ..canvas.export import PREFERENCES, finds_of, material_of, redacted, write
     from ..canvas.library import Library
+    from ..canvas.shapes import ScanRequest
 
     library = Library(home.expanduser().absolute() if home is not None else None, store)
     place = _one(_opened(library, (given,)), given, number)
-    chosen = Choice(
+    chosen = ScanRequest(
         format=format or _format_of(out),
         to=at,
         all=at is None and not path_alone,
