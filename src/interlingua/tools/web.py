@@ -11,8 +11,7 @@ import functools
 import socket
 import ssl
 import unicodedata
-import zlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
@@ -21,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from ..values.abort import Abort
+from ..values.decompression import PIECE, Decompressor, is_compressed
 from ..values.errors import ToolAuthorizationError, ToolInputError, TransportError
 from .access import require_redirect
 
@@ -420,7 +420,7 @@ class _Client:
                 ) as response,
             ):
                 return await self._read(target, response, request)
-        except (aiohttp.ClientError, zlib.error, OSError) as error:
+        except (aiohttp.ClientError, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise
             raise TransportError(f"{target.host}: {_reason(error)}") from None
@@ -468,16 +468,19 @@ class _Client:
 
     async def _body(self, target: Target, response: "ClientResponse") -> tuple[bytes, bool]:
         """The decompressed body, up to the limit; the received bytes are limited too."""
-        inflate = _inflater(response.headers.get("content-encoding", ""), target)
+        unpack = _unpacking(response.headers.get("content-encoding", ""), target, self.rules.max_bytes)
         taken = bytearray()
         received = 0
         async for chunk in response.content.iter_chunked(_CHUNK):
             received += len(chunk)
-            taken += inflate(chunk, self.rules.max_bytes - len(taken) + 1)
-            if len(taken) > _RATIO_FLOOR and len(taken) > received * self.rules.max_ratio:
-                raise ToolAuthorizationError(
-                    f"{target.host}: the response decompresses to more than {self.rules.max_ratio} times its size"
-                )
+            for piece in unpack(chunk):
+                taken += piece
+                if len(taken) > _RATIO_FLOOR and len(taken) > received * self.rules.max_ratio:
+                    raise ToolAuthorizationError(
+                        f"{target.host}: the response decompresses to more than {self.rules.max_ratio} times its size"
+                    )
+                if len(taken) > self.rules.max_bytes:
+                    break
             if len(taken) > self.rules.max_bytes or received > self.rules.max_bytes:
                 response.close()
                 return bytes(taken[: self.rules.max_bytes]), True
@@ -507,8 +510,6 @@ def _reason(error: Exception) -> str:
             return str(error)[:300] or type(error).__name__
         case aiohttp.ClientResponseError():
             return "the answer is not valid HTTP, or one of its headers is too long"
-        case zlib.error():
-            return "the answer's compression is broken"
         case _:
             return f"the connection broke off ({type(error).__name__})"
 
@@ -561,43 +562,22 @@ def _resolved(host: str, port: int, address: Address) -> "ResolveResult":
     }
 
 
-def _inflater(encoding: str, target: Target) -> Callable[[bytes, int], bytes]:
-    """A function that decompresses the next chunk, up to a given size."""
-    match encoding.strip().lower():
-        case "" | "identity":
-            return lambda data, room: data[:room]
-        case "gzip" | "x-gzip" | "deflate":
-            return _Inflater().feed
-        case other:
-            raise TransportError(f"{target.host}: unexpected content encoding {other!r}")
+def _unpacking(encoding: str, target: Target, limit: int) -> Callable[[bytes], Iterable[bytes]]:
+    """A function that yields the next bytes of a body, decompressed as they are asked for."""
+    if not is_compressed(encoding):
+        return lambda chunk: (chunk,)
+    try:
+        unpacker = Decompressor(encoding, limit + PIECE)
+    except TransportError:
+        raise TransportError(f"{target.host}: unexpected content encoding {encoding!r}") from None
 
+    def unpack(chunk: bytes) -> Iterator[bytes]:
+        try:
+            yield from unpacker.feed(chunk)
+        except TransportError:
+            raise TransportError(f"{target.host}: the answer's compression is broken") from None
 
-class _Inflater:
-    """gzip (also several members), zlib and raw deflate, detected by their first bytes."""
-
-    def __init__(self) -> None:
-        self._unpack: Any = None
-
-    def feed(self, data: bytes, room: int) -> bytes:
-        out = bytearray()
-        while data and len(out) < room:
-            if self._unpack is None:
-                self._unpack = zlib.decompressobj(_window(data))
-            out += self._unpack.decompress(data, room - len(out))
-            data = self._unpack.unconsumed_tail
-            if self._unpack.eof:
-                data, self._unpack = self._unpack.unused_data, None
-                if not data.startswith(b"\x1f\x8b"):
-                    break
-        return bytes(out)
-
-
-def _window(data: bytes) -> int:
-    """The `wbits` of zlib for the detected format. A zlib header is a multiple of 31 with low nibble 8 (RFC 1950)."""
-    if data[:1] == b"\x1f":
-        return 31
-    zlib_head = len(data) > 1 and data[0] & 15 == 8 and int.from_bytes(data[:2], "big") % 31 == 0
-    return 15 if zlib_head else -15
+    return unpack
 
 
 async def unless_aborted(work: Coroutine[Any, Any, T], signal: Abort | None) -> T:
