@@ -22,7 +22,7 @@ from ..tools.tool import Tool, ToolContext, ToolResult, as_result
 from ..values import jsontext
 from ..values.abort import Abort
 from ..values.canonical import plain
-from ..values.errors import FormatError
+from ..values.errors import FormatError, nearest
 from ..values.events import (
     AgentEvent,
     MessageEnd,
@@ -345,8 +345,6 @@ def _storable(details: Any) -> Any:
 
 
 def _no_such_tool(name: str, tools: dict[str, Tool]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, tools, 3)
+    near = nearest(name, tools)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"Unknown tool {name!r}.{hint} Available tools: {', '.join(tools) or 'none'}."

@@ -1,6 +1,5 @@
 """Parsing of input lines: commands, and files mentioned with `@`."""
 
-import difflib
 import mimetypes
 import os
 import re
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 from ..conversion.attachments import attached
+from ..values import errors
 from ..values.messages import TextBlock
 
 # Files mentioned in a message: `@notes.md` or `@"my picture.png"` are attached.
@@ -112,6 +112,6 @@ def parse(line: str) -> tuple[str, str] | None:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The message for an unknown command."""
-    near = difflib.get_close_matches(name, list(known), 1, 0.5)
+    near = errors.nearest(name, known, 1, 0.5)
     hint = f"did you mean /{near[0]}?" if near else "/help lists the commands"
     return f"unknown command /{name}; {hint}"

@@ -17,7 +17,6 @@ import contextlib
 import functools
 import importlib.util
 import operator
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from typing import Any, TypeAlias
 
 from msgspec import DecodeError, Struct, msgpack
 
+from ..conversion.local_files import atomic
 from ..dialects import WIRES
 from ..dialects.wire import UsageDetail
 from ..values.messages import AssistantMessage, Cost, Usage
@@ -461,12 +461,8 @@ def _place(keep: Path | None) -> Path | None:
 def _write(place: Path, data: bytes) -> None:
     """Writes the file atomically, and deletes those of other versions."""
     private_folder(place.parent)
-    import tempfile  # slow to load
-
-    handle, name = tempfile.mkstemp(dir=place.parent, prefix=".prices")
-    with os.fdopen(handle, "wb") as file:
+    with atomic(place, private=True) as file:
         file.write(data)
-    Path(name).replace(place)
     for old in place.parent.glob("prices-*.msgpack"):
         if old != place:
             old.unlink(missing_ok=True)

@@ -23,6 +23,7 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 
+from ...conversion.local_files import atomic
 from ...values import jsontext
 from ...values.errors import FormatError, InterlinguaError
 from ...values.places import home, private_folder
@@ -248,20 +249,9 @@ class CredentialStore:
         return whole
 
     def _write(self, whole: dict[str, Any]) -> None:
-        import tempfile  # slow to load
-
         self._refuse_link()
-        # mkstemp creates it 0600 whatever the umask is; it is never wider, not even for a moment.
-        handle, name = tempfile.mkstemp(dir=self.folder, prefix=".credentials.", suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(jsontext.write(whole) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with atomic(self.path, private=True) as file:  # never wider than 0600, not even for a moment
+            file.write(jsontext.write(whole) + b"\n")
 
     def _refuse_link(self) -> None:
         if self.path.is_symlink():
