@@ -117,7 +117,7 @@ class Batch:
         self._signal = signal
         self._skip = skip
         self._asking = asyncio.Lock()  # one question to the user at a time
-        self._emitter = asyncio.Lock()  # result messages are emitted in order
+        self._emitting = asyncio.Lock()  # result messages are emitted in order
         self._done: dict[int, ToolResultMessage] = {}
         self._given = 0
         self.results: list[ToolResultMessage] = []
@@ -166,7 +166,7 @@ class Batch:
             self.results.append(ready)
 
     async def _emit_results(self) -> None:
-        async with self._emitter:
+        async with self._emitting:
             while self._given < len(self.results):
                 result = self.results[self._given]
                 self._given += 1

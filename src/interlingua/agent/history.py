@@ -34,11 +34,11 @@ def for_models(messages: Iterable[AgentMessage]) -> list[Message]:
     messages = tuple(messages)
     if not any(issubclass(kind, CustomMessage) for kind in set(map(type, messages))):
         return [*messages]  # type: ignore[list-item]
-    entries = (_encoded(message) if isinstance(message, CustomMessage) else message for message in messages)
-    return [message for message in entries if message is not None]
+    read = (_converted(message) if isinstance(message, CustomMessage) else message for message in messages)
+    return [message for message in read if message is not None]
 
 
-def _encoded(message: CustomMessage) -> Message | None:
+def _converted(message: CustomMessage) -> Message | None:
     to_text = _ROLES.get(message.role)
     text = to_text(message) if to_text is not None else None
     if isinstance(text, str):

@@ -184,7 +184,7 @@ class EventEmitter:
             case MessageEnd():
                 state.latest = None
                 self._given += 1
-                self._encoded(event.message)
+                self._record(event.message)
             case ToolExecutionStart():
                 self._running.append(event)
                 state.pending_tool_calls.add(event.tool_call_id)
@@ -194,7 +194,7 @@ class EventEmitter:
             case _:
                 pass
 
-    def _encoded(self, message: AgentMessage) -> None:
+    def _record(self, message: AgentMessage) -> None:
         if isinstance(message, AssistantMessage):
             self._answer = message
         elif isinstance(message, ToolResultMessage):
@@ -224,7 +224,7 @@ class EventEmitter:
     def _whole(self, message: AgentMessage, opened: AgentMessage | None) -> Iterator[AgentEvent]:
         if opened is None:
             yield MessageStart(message)  # type: ignore[arg-type]
-        self._encoded(message)
+        self._record(message)
         yield MessageEnd(message)  # type: ignore[arg-type]
 
 

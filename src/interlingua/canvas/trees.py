@@ -156,10 +156,10 @@ def _content(content: Any) -> dict[str, Any]:
                     text = f"{text} {_line(block.text, TEXT_SHOWN)}".strip()
             case ToolCall():
                 bad = block.parse_error is not None
-                about = block.arguments_text if bad else emitter(block.arguments)
+                about = block.arguments_text if bad else main_argument(block.arguments)
                 calls.append(CallRow(id=block.id, name=block.name, arg=_line(about, ARGUMENT_SHOWN) or None, bad=bad))
             case ServerToolCall():
-                given = _line(emitter(block.arguments), ARGUMENT_SHOWN) or None
+                given = _line(main_argument(block.arguments), ARGUMENT_SHOWN) or None
                 calls.append(CallRow(id=block.id, name=block.name, arg=given, server=True))
             case OpaqueBlock():
                 counts["opaque"] = counts.get("opaque", 0) + 1
@@ -171,7 +171,7 @@ def _content(content: Any) -> dict[str, Any]:
     return {"text": cut, "chars": length if length > len(cut) else None, "calls": tuple(calls), **counts}
 
 
-def emitter(arguments: Any) -> str:
+def main_argument(arguments: Any) -> str:
     """Returns the most descriptive argument of a call: by its name, else the first text."""
     if not isinstance(arguments, Mapping):
         return arguments if isinstance(arguments, str) else ""

@@ -54,7 +54,7 @@ from ..values.text import visible
 from . import approval
 from .chat import Settings, session_model, tool_context
 from .opening import AGENT, RECENT, named
-from .rendering import one_line
+from .rendering import main_argument, one_line
 
 SYSTEM = (
     "You are a helpful agent in an editor. You work in the folder {root}; your tools see nothing outside it. "
@@ -395,11 +395,7 @@ def _path(uri: str) -> str:
 
 def _title(name: str, params: Any) -> str:
     """Returns the title of a call: the tool, and its file or command."""
-    given = params if isinstance(params, Mapping) else {}
-    about = next(
-        (given[key] for key in ("path", "file_path", "command", "pattern", "url", "query") if key in given), ""
-    )
-    return one_line(f"{name} {about}".strip())[:200]
+    return one_line(f"{name} {main_argument(params) or ''}".strip())[:200]
 
 
 def _started(id: str, name: str, params: Any, status: Any) -> schema.ToolCallStart:

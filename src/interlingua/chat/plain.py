@@ -44,7 +44,7 @@ class PlainScreen:
         self._chat: Chat | None = None
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._prompted = False
-        self._encoded = False  # whether the current answer has shown text
+        self._has_text = False  # whether the current answer has shown text
         self._fresh = True  # whether standard output is at the start of a line
         self._leaving = asyncio.Event()
         self._code = 0
@@ -133,10 +133,10 @@ class PlainScreen:
             case MessageStart(message=UserMessage()):
                 pass
             case MessageEnd(message=AssistantMessage() as message):
-                if not self._encoded:
+                if not self._has_text:
                     self._print(text_of(message.content))
                 self._end_line()
-                self._encoded = False
+                self._has_text = False
                 await self.aside(*self.display.handle(MessageEnd(replace(message, content=()))))
             case _:
                 await self.aside(*self.display.handle(event))
@@ -177,7 +177,7 @@ class PlainScreen:
     def _print(self, text: str) -> None:
         text = visible(text)
         if text:
-            self._encoded = True
+            self._has_text = True
             self._out.write(text)
             self._out.flush()
             self._fresh = text.endswith("\n")

@@ -278,10 +278,15 @@ def duration(seconds: float) -> str:
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
+def main_argument(arguments: Any) -> str | None:
+    """The argument that says most about a call: its command, its file, …"""
+    given = arguments if isinstance(arguments, Mapping) else {}
+    return next((given[key] for key in _SUBJECTS if isinstance(given.get(key), str)), None)
+
+
 def headline(name: str, arguments: Any, *, style: str = "cyan") -> Text:
     """A call in one line: the tool, and its main argument."""
-    given = arguments if isinstance(arguments, Mapping) else {}
-    about = next((given[key] for key in _SUBJECTS if isinstance(given.get(key), str)), None)
+    about = main_argument(arguments)
     text = about if about is not None else jsontext.compact(arguments) if arguments else ""
     return Text.assemble((f"● {one_line(name, 60)}", f"bold {style}"), " ", one_line(text, 160))
 

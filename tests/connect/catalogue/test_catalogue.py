@@ -276,9 +276,9 @@ def test_where_the_answer_does_not_tell_the_tier_that_was_asked_for_counts(
     small: Catalogue, asked_for: str | None, price: float | None
 ) -> None:
     """It is never taken for the ordinary service; an answer that tells has the last word."""
-    silent, emitter = openai_answer(), openai_answer(service_tier="default")
+    silent, explicit = openai_answer(), openai_answer(service_tier="default")
     decode = il.dialect("openai-completions").decode_response
-    prices = [small.priced(decode(body), asked("plain"), asked_for).usage for body in (silent, emitter)]
+    prices = [small.priced(decode(body), asked("plain"), asked_for).usage for body in (silent, explicit)]
     assert [price, 2.0] == [total(usage.cost) for usage in prices if usage is not None]
 
 

@@ -63,7 +63,7 @@ _SPANS = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}
 
 def _ask_brave(query: Query, base_url: str, key: str) -> Ask:
     fields = {"q": query.query, "count": str(query.count), "text_decorations": "false"}
-    fields |= _encoded(country=query.country.upper(), search_lang=query.search_lang, freshness=query.freshness)
+    fields |= _non_empty(country=query.country.upper(), search_lang=query.search_lang, freshness=query.freshness)
     url = f"{base_url}/res/v1/web/search?{urlencode(fields)}"
     return Ask(url, {"Accept": "application/json", "X-Subscription-Token": key})
 
@@ -80,7 +80,7 @@ def _ask_searxng(query: Query, base_url: str, key: str) -> Ask:
     if query.freshness and query.freshness not in _SPANS:
         unsupported.append("freshness")
     fields = {"q": query.query, "format": "json"}
-    fields |= _encoded(language=language, time_range=_SPANS.get(query.freshness, ""))
+    fields |= _non_empty(language=language, time_range=_SPANS.get(query.freshness, ""))
     headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     return Ask(f"{base_url}/search?{urlencode(fields)}", headers, unsupported=tuple(unsupported))
 
@@ -92,7 +92,7 @@ def _searxng_hits(answer: Any) -> list[Hit]:
 def _ask_tavily(query: Query, base_url: str, key: str) -> Ask:
     start, _, end = query.freshness.partition("to") if query.freshness not in _SPANS else ("", "", "")
     fields: dict[str, Any] = {"query": query.query, "max_results": query.count}
-    fields |= _encoded(time_range=_SPANS.get(query.freshness, ""), start_date=start, end_date=end)
+    fields |= _non_empty(time_range=_SPANS.get(query.freshness, ""), start_date=start, end_date=end)
     unsupported = tuple(name for name in ("country", "search_lang") if getattr(query, name))
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
     return Ask(f"{base_url}/search", headers, orjson.dumps(fields), unsupported)
@@ -102,7 +102,7 @@ def _tavily_hits(answer: Any) -> list[Hit]:
     return [_hit(row, "content", "published_date") for row in answer.get("results") or ()]
 
 
-def _encoded(**fields: str) -> dict[str, str]:
+def _non_empty(**fields: str) -> dict[str, str]:
     return {name: value for name, value in fields.items() if value}
 
 
