@@ -1,6 +1,7 @@
 """Canvases of programs over HTTP: routes for our own clients, and a second listener for `llm-canvas`."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
@@ -113,7 +114,11 @@ async def one_canvas(call: Call) -> CanvasBody:
 @route("DELETE", "/api/canvases/{id}", returns=Nothing)
 async def delete_canvas(call: Call) -> Nothing:
     """Delete a canvas; it can be restored as a session."""
-    canvas, id = call.canvas, call["id"]
+    await _delete(call.canvas, call["id"])
+    return Nothing()
+
+
+async def _delete(canvas: CanvasState, id: str) -> None:
     key = canvas.nodes.key(id)
     await canvas.lingering.close_one(key)
     try:
@@ -121,9 +126,7 @@ async def delete_canvas(call: Call) -> Nothing:
     except SessionNotFound:
         raise no_canvas(id) from None
     await canvas.close_hub(key)
-    canvas.describer.forget(key)
     canvas.session_gone(key)
-    return Nothing()
 
 
 @route("POST", "/api/batch", body=Batch, returns=Outcomes)
@@ -133,23 +136,15 @@ async def batch(call: Call) -> Outcomes:
     if len(operations) > MAX_OPERATIONS:
         raise HttpProblem(413, f"more than {MAX_OPERATIONS} operations", path="$.operations", limit=MAX_OPERATIONS)
     outcomes: list[Outcome] = []
-    at = 0
-    while at < len(operations):
-        end = at + 1
-        while end < len(operations) and operations[end].canvas == operations[at].canvas:
-            end += 1
-        outcomes += await _apply(call, operations[at:end])
-        at = end
-    outcomes = [_located(outcome, number) for number, outcome in enumerate(outcomes)]
-    return Outcomes(outcomes=tuple(outcomes))
+    for id, some in itertools.groupby(operations, key=lambda one: one.canvas):
+        outcomes += await _apply(call.canvas, id, list(some))
+    return Outcomes(outcomes=tuple(_located(outcome, number) for number, outcome in enumerate(outcomes)))
 
 
-async def _apply(call: Call, operations: tuple[Operation, ...]) -> list[Outcome]:
+async def _apply(canvas: CanvasState, id: str, rest: list[Operation]) -> list[Outcome]:
     """Applies the changes of one canvas."""
-    canvas, id = call.canvas, operations[0].canvas
     nodes = canvas.nodes
     outcomes: list[Outcome] = []
-    rest = list(operations)
     while rest and rest[0].op == "create":
         outcomes.append(await _created(canvas, rest.pop(0)))
     if not rest:
@@ -170,16 +165,20 @@ async def _apply(call: Call, operations: tuple[Operation, ...]) -> list[Outcome]
 
 
 async def _created(canvas: CanvasState, operation: Operation) -> Outcome:
-    nodes, id = canvas.nodes, operation.canvas
     try:
-        await asyncio.to_thread(nodes.create, operation.title, operation.description, id)
+        await _create(canvas, operation.title, operation.description, operation.canvas)
     except (HttpProblem, SessionBusy) as error:
         return _failed(problem_of(error))
     except SessionError as error:
         raise _not_saved(error) from None
-    canvas.describer.forget(nodes.key(id))
-    canvas.session_changed(nodes.place(id))
     return Outcome()
+
+
+async def _create(canvas: CanvasState, title: str | None, description: str | None, id: str | None = None) -> str:
+    made = await asyncio.to_thread(canvas.nodes.create, title, description, id)
+    canvas.describer.forget(canvas.nodes.key(made))
+    canvas.session_changed(canvas.nodes.place(made))
+    return str(made)
 
 
 def _not_saved(error: SessionError) -> HttpProblem:
@@ -202,29 +201,23 @@ def _outcomes(nodes: Any, session: Session, operations: Sequence[Operation]) -> 
 
 def _outcome(nodes: Any, session: Session, operation: Operation) -> Outcome:
     try:
-        return _done(nodes, session, operation)
+        match operation.op:
+            case "commit":
+                _commit(nodes, session, operation)
+                _move(session, operation)
+            case "update":
+                _update(nodes, session, operation)
+            case "branch":
+                _set_branch(session, operation)
     except StaleHead as error:
         return Outcome(stale=True, head=error.head)
     except InterlinguaError as error:
         return _failed(problem_of(error))
+    return Outcome()
 
 
 def _failed(problem: HttpProblem) -> Outcome:
     return Outcome(ok=False, error=problem.body()["detail"])
-
-
-def _done(nodes: Any, session: Session, operation: Operation) -> Outcome:
-    match operation.op:
-        case "commit":
-            _commit(nodes, session, operation)
-            return _move(session, operation)
-        case "update":
-            _update(nodes, session, operation)
-        case "branch":
-            return _set_branch(session, operation)
-        case "create":
-            pass
-    return Outcome()
 
 
 def _commit(nodes: Any, session: Session, operation: Operation) -> None:
@@ -250,16 +243,14 @@ def _branch_at_parent(session: Session, operation: Operation) -> str | None:
     return operation.branch if known is not None and known.head == operation.parent else None
 
 
-def _move(session: Session, operation: Operation) -> Outcome:
+def _move(session: Session, operation: Operation) -> None:
     """Moves the branch to the committed node, unless it has moved already or was moved concurrently."""
     if operation.branch is None:
-        return Outcome()
+        return
     known = session.marks.branches.get(operation.branch)
-    if known is not None and known.head == operation.id:
-        return Outcome()
-    expected = {} if operation.expect is UNSET else {"expect": operation.expect}
-    session.set_branch(operation.branch, operation.id, **expected)
-    return Outcome()
+    if known is None or known.head != operation.id:
+        expected = {} if operation.expect is UNSET else {"expect": operation.expect}
+        session.set_branch(operation.branch, operation.id, **expected)
 
 
 def _update(nodes: Any, session: Session, operation: Operation) -> None:
@@ -272,17 +263,15 @@ def _update(nodes: Any, session: Session, operation: Operation) -> None:
         session.revise(name, message)
 
 
-def _set_branch(session: Session, operation: Operation) -> Outcome:
+def _set_branch(session: Session, operation: Operation) -> None:
     name = operation.branch or ""
     known = session.marks.branches.get(name)
     if operation.deleted:
         if known is not None:
             session.delete_branch(name)
-        return Outcome()
-    if known is None or known.head != operation.head or operation.description not in (None, known.description):
+    elif known is None or known.head != operation.head or operation.description not in (None, known.description):
         expected = {} if operation.expect is UNSET else {"expect": operation.expect}
         session.set_branch(name, operation.head, description=operation.description, **expected)
-    return Outcome()
 
 
 # --- the listener for llm-canvas -------------------------------------------------------------------------------------
@@ -394,26 +383,14 @@ class ClientListener:
 
     async def _create(self, request: web.Request) -> web.Response:
         body: _CreateRequest = _decoded(await read_limited(request, BODY_LIMIT) or b"{}", _CreateRequest)
-        id = await asyncio.to_thread(self._nodes.create, body.title, body.description)
-        self._canvas.describer.forget(self._nodes.key(id))
-        self._canvas.session_changed(self._nodes.place(id))
+        id = await _create(self._canvas, body.title, body.description)
         summary = await asyncio.to_thread(self._nodes.summary, id)
         self._publish_all("canvas_created", summary)
         return _json({"canvas_id": id, "message": "Canvas created successfully"})
 
     async def _delete(self, request: web.Request) -> web.Response:
-        from ..sessions import gc
-
         id = request.match_info["id"]
-        await self._canvas.lingering.close_one(self._nodes.key(id))
-        try:
-            store, finder = self._canvas.library.store, self._canvas.finder
-            await asyncio.to_thread(gc.delete, store, CLIENT, id, index=finder)
-        except SessionNotFound:
-            raise no_canvas(id) from None
-        await self._canvas.close_hub(self._nodes.key(id))
-        self._canvas.describer.forget(self._nodes.key(id))
-        self._canvas.session_gone(self._nodes.key(id))
+        await _delete(self._canvas, id)
         channel = self._channels.pop(id, None)
         if channel is not None:
             channel.close("canvas_deleted")

@@ -197,7 +197,7 @@ class OpenSessions(ABC):
         self.describer = Describer(library, self.finder)
         self.events = Channel(self.epoch)
         self._hubs: dict[str, asyncio.Task[Hub]] = {}
-        self._emitter: set[asyncio.Task[None]] = set()
+        self._notifying: set[asyncio.Task[None]] = set()
 
     @abstractmethod
     def _all_runs(self, key: str | None = None) -> Sequence[LiveRun]:
@@ -253,6 +253,7 @@ class OpenSessions(ABC):
                 await (await opening).stop("deleted")
 
     def session_gone(self, key: str) -> None:
+        self.describer.forget(key)
         self.events.publish("gone", encode({"key": key}))
 
     def session_changed(self, place: Place) -> None:
@@ -269,8 +270,8 @@ class OpenSessions(ABC):
                 hub.notify(view)
 
         task = asyncio.ensure_future(notify())
-        self._emitter.add(task)
-        task.add_done_callback(self._emitter.discard)
+        self._notifying.add(task)
+        task.add_done_callback(self._notifying.discard)
 
     def index_state(self) -> IndexState:
         return self.finder.state()

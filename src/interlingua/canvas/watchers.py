@@ -98,7 +98,6 @@ class Watcher:
     async def _take(self, canvas: OpenSessions, path: Path) -> None:
         places, gone = await self._try_reading(path)
         for place in gone:
-            canvas.describer.forget(place.key)
             await canvas.close_hub(place.key)
             canvas.session_gone(place.key)
         for place in places:

@@ -216,7 +216,6 @@ async def delete_session(call: Call) -> DeletedSession:
         made = await asyncio.to_thread(gc.delete, store, place.agent, place.id, index=finder)
         gone = DeletedSession(key=place.key, at=made.at, undo_until=_undo_until(made))
     await canvas.close_hub(place.key)
-    canvas.describer.forget(place.key)
     canvas.session_gone(place.key)
     return gone
 
