@@ -26,7 +26,6 @@ from msgspec.structs import replace
 
 from .. import conversion
 from ..conversion import containers, large_sessions, sources
-from ..conversion.containers import SourceError
 from ..conversion.converting import with_losses
 from ..conversion.detection import detect_name
 from ..conversion.large_encoding import encode_large
@@ -122,12 +121,8 @@ def pieces(source: Source, task: Task, *, copy: bool = False) -> Iterator[Piece]
                 yield Piece(source, "stream", position=source.path.stat().st_size)
             else:
                 yield from _pieces_in(source, stream, raw, task)
-    except sources.DAMAGED as error:
-        yield Piece(source, "problem", f"damaged archive: {error}")
-    except OSError as error:
-        yield Piece(source, "problem", error.strerror or str(error))
-    except SourceError as error:
-        yield Piece(source, "problem", str(error).removeprefix(f"{source.name}: "))
+    except sources.UNREADABLE as error:
+        yield Piece(source, "problem", sources.unreadable(source, error))
 
 
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", containers.ZIP)  # a small file may decompress to much content

@@ -32,14 +32,7 @@ def conversation_of(given: Given, path: str = "conversation") -> Conversation:
     if isinstance(given, Request):
         return Conversation.of(given)
     context = context_of(given, path)
-    made = Conversation.of(Request(model=ModelDescriptor(id=""), context=context))
-    return Conversation(
-        entries=made.entries,
-        system=made.system,
-        tools=made.tools,
-        system_role=made.system_role,
-        extra=made.extra,
-    )
+    return replace(Conversation.of(Request(model=ModelDescriptor(id=""), context=context)), model=None)
 
 
 def context_of(given: Any, path: str = "context") -> Context:

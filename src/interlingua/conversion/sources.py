@@ -69,6 +69,7 @@ PACKED = (".gz", ".zst")
 HIDDEN = (".aider.chat.history.md",)  # conversations in hidden files; others are a program's own
 DEFAULT_LIMIT = 512 * 1024 * 1024
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
+UNREADABLE = (*DAMAGED, OSError, SourceError)
 
 
 class Source(NamedTuple):
@@ -286,25 +287,20 @@ def _documents(
                 return
             at_once = decoded and not columns
             value = known = None
-            if _can_begin_again(stream, limit):  # JSON lines are read line by line: their bytes are not kept in memory
+            size = _size(stream)
+            if size is not None and size > limit:  # known before any of it is read
+                problems.append(Problem(source.name, _too_large(limit)))
+                return
+            if size is not None:  # JSON lines are read line by line: their bytes are not kept in memory
                 known = _read_at_once(stream, dialect) if at_once else None
                 value = lines_in(stream) if known is None else known[0]
                 stream.seek(0)
                 data = as_utf8(stream.read(limit + 1)) if value is None else b""
-            elif _is_larger(stream, limit):  # known before any of it is read
-                problems.append(Problem(source.name, _too_large(limit)))
-                return
             else:
                 data = as_utf8(found.stream.read(limit + 1))
                 known = _read_at_once(io.BytesIO(data), dialect) if at_once and len(data) <= limit else None
-    except DAMAGED as error:
-        problems.append(Problem(source.name, f"damaged archive: {error}"))
-        return
-    except OSError as error:
-        problems.append(Problem(source.name, error.strerror or str(error)))
-        return
-    except SourceError as error:
-        problems.append(Problem(source.name, str(error).removeprefix(f"{source.name}: ")))
+    except UNREADABLE as error:
+        problems.append(unreadable(source, error))
         return
     if len(data) > limit:
         problems.append(Problem(source.name, _too_large(limit)))
@@ -321,19 +317,17 @@ def _documents(
         yield Document(source, number if len(parts) > 1 else None, part)
 
 
-def _can_begin_again(stream: IO[bytes], limit: int) -> bool:
-    """Whether a stream is of a file that is no larger, and can be read a second time at no other cost."""
-    size = _size(stream)
-    return size is not None and size <= limit
-
-
-def _is_larger(stream: IO[bytes], limit: int) -> bool:
-    size = _size(stream)
-    return size is not None and size > limit
+def unreadable(source: Source, error: Exception) -> Problem:
+    """Returns the problem of a source that cannot be read."""
+    if isinstance(error, DAMAGED):
+        return Problem(source.name, f"damaged archive: {error}")
+    if isinstance(error, OSError):
+        return Problem(source.name, error.strerror or str(error))
+    return Problem(source.name, str(error).removeprefix(f"{source.name}: "))
 
 
 def _size(stream: IO[bytes]) -> int | None:
-    """The bytes of a plain file; None for what is packed, or no file."""
+    """The bytes of a plain file, which can be read a second time; None for what is packed, or no file."""
     if not isinstance(getattr(stream, "raw", None), io.FileIO | io.BytesIO) or not stream.seekable():
         return None
     place = stream.tell()
