@@ -720,4 +720,4 @@ class AsyncCanvasClient:
 
     async def close(self, timeout: float = 5.0) -> None:
         await self.flush(timeout)
-        await asyncio.to_thread(self._client.close, 0)
+        await asyncio.to_thread(self._client.close, 0 if self.pending else timeout)
