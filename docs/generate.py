@@ -7,6 +7,7 @@ CONTRIBUTING.md, and the plots.
 """
 
 import ast
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -119,20 +120,15 @@ def contents(form: FileFormat) -> str:
 
 
 def format_pages() -> str:
-    """A table of the file formats, and the rules of each: the docstring of its module."""
+    """A table of the file formats, and the rules of each: the docstring of its codec."""
     rows = ["| format | file | several conversations | written from others |", "|---|---|:-:|:-:|"]
     parts = []
     for name, form in sorted(FORMATS.items()):
         several = form.split is not None or form.archive is not None or form.database is not None
         signs = " | ".join("●" if sign else "·" for sign in (several, form.writable))
         rows.append(f"| [`{name}`](#{name}) | {contents(form)} | {signs} |")
-        parts.append(f"## {name}\n\n{(ast.get_docstring(module_of(form)) or '').strip()}")
+        parts.append(f"## {name}\n\n{inspect.cleandoc(form.codec.__doc__ or '')}")
     return "\n".join(rows) + "\n\n" + "\n\n".join(parts)
-
-
-def module_of(form: FileFormat) -> ast.Module:
-    module = getattr(form.codec, "module", form.codec)
-    return ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
 
 
 def formats() -> str:

@@ -13,6 +13,7 @@ import zstandard
 import interlingua as il
 from dialects.files.samples import WIRE, outline, read, sample
 from interlingua.dialects import FORMATS, dialect
+from interlingua.dialects.files import zed
 from interlingua.values.errors import BadWire, InterlinguaError
 
 ASKED, CALLED, COUNTED, TWELVE = "user: How many eggs?", "assistant:  count()", "count -> 12", "assistant: Twelve."
@@ -395,7 +396,7 @@ def test_a_damaged_thread_of_zed_is_an_error(tmp_path: Path, data: bytes) -> Non
 
 def test_a_thread_of_zed_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few bytes can become gigabytes."""
-    monkeypatch.setattr(FORMATS["zed"].codec, "MAX_THREAD", 1000)
+    monkeypatch.setattr(zed, "MAX_THREAD", 1000)
     with pytest.raises(InterlinguaError, match="more than 1,000 bytes"):
         list(il.read(threads(tmp_path / "t.db", ("zstd", zstandard.compress(b"{}" * 1000)))))
 

@@ -8,23 +8,19 @@ JSON in `event_data`, in older versions as columns. github.com/google/adk-python
 
 import re
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import body_of, count, fields_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .program_content import a_result, attachment_of, conversation_of, first, inner, items, moment, user
 from .reading import Documents, Pairing, columns_of, read_json, rows_of
 
 API = "adk"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _CAMEL = re.compile(r"_([a-z])")
 
@@ -118,11 +114,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation_of(found, title=title), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The session that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
     """The sessions of a database."""
     sessions, events = columns_of(connection, "sessions"), columns_of(connection, "events")
@@ -153,12 +144,4 @@ def _event(row: dict[str, Any]) -> dict[str, Any]:
     return {"author": "", **event, **{name: value for name, value in stored.items() if value is not None}}
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=DOCUMENTS.detect,
-    split=DOCUMENTS.split,
-    database=database,
-    writable=False,
-    rank=30,
-)
+FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, database=database, rank=30)

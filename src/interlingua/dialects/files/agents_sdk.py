@@ -4,24 +4,21 @@ A document of the database is `{"session_id": …, "items": […]}`. openai.gith
 """
 
 import sqlite3
-import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.request import Conversation, Entry
 from .. import dialect
 from ..residual import body_of, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import columns_of, read_json, values_at
 
 API = "agents-sdk"
 WIRE = "openai-responses"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_session(value: Any) -> bool:
@@ -48,11 +45,6 @@ def listed(header: Record, items: ReadAgain) -> SessionStream | None:
     return TemplateStream(_Reader(), items, API, "items", header) if _is_session(header) else None
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The session that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is a session of a database."""
     return "`items` of a `session_id`" if _is_session(value) else None
@@ -76,12 +68,6 @@ def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
             yield {"session_id": id, "items": items}
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    database=database,
-    writable=False,
-    rank=20,
-    listed=ListedSession(("items",), listed),
+FORMAT = templates.file_format(
+    API, decode, detect=detect, database=database, rank=20, listed=ListedSession(("items",), listed)
 )

@@ -5,24 +5,20 @@ beside it. github.com/agno-agi/agno `libs/agno/agno/session/agent.py`, `models/m
 """
 
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Message, ToolResultMessage, Usage
 from ...values.request import Conversation
 from ..residual import body_of, count, fields_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .chat_programs import chat, turn
 from .program_content import inner, items
 from .reading import Documents, Pairing, columns_of, read_json, rows_of
 
 API = "agno"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_session(value: Any) -> bool:
@@ -86,11 +82,6 @@ def _once(messages: Iterator[Message]) -> Iterator[Message]:
             seen.add(text)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The session that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
     """The sessions of a database: its user names the table."""
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -114,12 +105,4 @@ def _value(text: Any) -> Any:
     return read_json(found) if isinstance(found, str) else found
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=DOCUMENTS.detect,
-    split=DOCUMENTS.split,
-    database=database,
-    writable=False,
-    rank=30,
-)
+FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, database=database, rank=30)

@@ -5,13 +5,11 @@ model in a row are one answer.
 """
 
 import itertools
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values import jsontext
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import (
     AudioBlock,
     Block,
@@ -23,14 +21,13 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor, Options
 from ..residual import body_of, fields_of, number, optional, reading, whole
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import Pairing, asked, rounds
 from .records import milliseconds
 
 API = "aistudio"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 FILES: dict[str, type] = {"Image": ImageBlock, "Audio": AudioBlock, "Video": DocumentBlock, "Document": DocumentBlock}
 
@@ -159,21 +156,9 @@ def listed(header: Record, chunks: ReadAgain) -> SessionStream:
     return TemplateStream(_Reader(header), chunks, API, _PLACE, header, places=(_PLACE,))
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The prompt that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is a saved prompt."""
     return "`chunkedPrompt` with `chunks`" if _chunks(value) is not None else None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    writable=False,
-    rank=20,
-    listed=ListedSession((_PLACE,), listed),
-)
+FORMAT = templates.file_format(API, decode, detect=detect, rank=20, listed=ListedSession((_PLACE,), listed))

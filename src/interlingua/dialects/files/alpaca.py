@@ -6,22 +6,18 @@ and a `question`. Of a row with `chosen` and `rejected` answers the chosen one i
 beside it.
 """
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, UserMessage
 from ...values.request import Conversation, Entry
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .reading import Documents
 
 API = "alpaca"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _entries(row: dict[str, Any]) -> Iterator[Entry]:
@@ -91,11 +87,4 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation, body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The row that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=40
-)
+FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=40)

@@ -6,23 +6,20 @@ is what a compaction left of the turns before. github.com/aws/amazon-q-developer
 """
 
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import a_call, a_result, first, inner, items, moment, user
 from .reading import columns_of, read_json
 
 API = "amazon-q"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _RESULTS = ("ToolUseResults", "CancelledToolUses")
 _ANSWERS = ("Response", "ToolUse")
@@ -124,11 +121,6 @@ def listed(header: Record, turns: ReadAgain) -> SessionStream:
     return TemplateStream(_Reader(header), turns, API, "history", header)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The conversation that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is a conversation of these programs."""
     return "a `conversation_id` and a `history` of turns" if _is_conversation(value) else None
@@ -148,12 +140,6 @@ def _stored(connection: sqlite3.Connection, tables: list[str]) -> Iterator[Any]:
                 yield conversation
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    database=database,
-    writable=False,
-    rank=20,
-    listed=ListedSession(("history",), listed),
+FORMAT = templates.file_format(
+    API, decode, detect=detect, database=database, rank=20, listed=ListedSession(("history",), listed)
 )

@@ -4,20 +4,17 @@ A result names its call in `toolUseID` and holds a `run`, with its `status` and 
 the program's notices, except for the summary that a thread begins with which carries on another one.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Message
 from ...values.request import Conversation
 from ..codec import ANSWER
 from ..residual import optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records as _records
+from ..wire import ListedSession, SessionStream
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_result,
@@ -32,10 +29,9 @@ from .program_content import (
     user,
 )
 from .reading import kept_record
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "amp"
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 _FAILED = frozenset(("error", "cancelled", "rejected-by-user"))
 
@@ -104,11 +100,6 @@ class _Reader(RowReader):
         return (message for wire in records for message in _message(wire))
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The thread that was read."""
-    return give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """A thread's id begins with `T-`; it has a version, or the environment it began in."""
     if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
@@ -119,10 +110,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    writable=False,
-    listed=ListedSession(("messages",), listed),
-)
+FORMAT = file_format(API, decode, detect=detect, listed=ListedSession(("messages",), listed))

@@ -4,19 +4,15 @@ The body that creates a batch is `{"requests": […]}`. A result is `succeeded` 
 or `expired`, which is read as an answer with an error. docs.claude.com/en/docs/build-with-claude/batch-processing
 """
 
-import sys
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.request import Conversation, Entry
 from ..residual import an_object, body_of, fields_of, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .wire_bodies import MESSAGES, answer_in, failure, model_of, request_in
 
 API = "anthropic-batch"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 ENDS = {"errored", "canceled", "expired"}
 
@@ -42,11 +38,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation, body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The request or the line that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def _is_line(value: Any) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("custom_id"), str):
         return False
@@ -70,4 +61,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, rank=20)

@@ -8,26 +8,22 @@ named after. Calls have no ids.
 """
 
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, ToolCall
 from ...values.request import Conversation
 from ..codec import ANSWER
 from ..residual import optional, reading
-from ..wire import FileFormat, SessionStream
-from . import records as _records
+from ..wire import SessionStream
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import a_call, a_result, first, items, moment, user
 from .records import lines_of
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "antigravity"
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 _REQUEST = re.compile(r"<USER_REQUEST>\n?(.*?)\n?</USER_REQUEST>\s*(.*)", re.DOTALL)
 
@@ -120,11 +116,6 @@ def stream(lines: ReadAgain) -> SessionStream:
     return TemplateStream(_Reader(), lines, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The lines of a transcript that was read."""
-    return give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Steps with an index, a source and a type."""
     lines = items(value) if isinstance(value, list) else items([value])
@@ -133,4 +124,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, stream=stream)
+FORMAT = file_format(API, decode, detect=detect, lines=True, stream=stream)

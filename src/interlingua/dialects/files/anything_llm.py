@@ -6,22 +6,18 @@ github.com/Mintplex-Labs/anything-llm `server/utils/helpers/chat/convertTo.js`, 
 """
 
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .program_content import conversation_of, first, image_of, inner, items, moment, user
 from .reading import columns_of, openai_usage, read_json, rows_of
 
 API = "anything-llm"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_row(value: Any) -> bool:
@@ -63,11 +59,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation_of((m for row in rows for m in _messages(row)), title=title), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The chats that were read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a value is a list of chats."""
     return "a list of `prompt` and `response`, each with its `workspace`" if _rows(value) is not None else None
@@ -103,12 +94,4 @@ def _stored(connection: sqlite3.Connection) -> Iterator[list[dict[str, Any]]]:
     yield from threads.values()
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    split=split,
-    database=database,
-    writable=False,
-    rank=20,
-)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, database=database, rank=20)

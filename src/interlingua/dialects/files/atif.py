@@ -9,12 +9,10 @@ them, and is kept as the `details` of the result. Those in the file are threads 
 first entry of each says which call started it. Pictures count wherever they stand, in prompts and in observations.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -26,8 +24,7 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry
 from ..residual import optional, reading, with_residual
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records as _records
+from ..wire import ListedSession, SessionStream
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_result,
@@ -42,10 +39,9 @@ from .program_content import (
     thinking_of,
     user,
 )
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "atif"
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 def _answer(step: dict[str, Any]) -> AssistantMessage:
@@ -162,11 +158,6 @@ def listed(header: Record, steps: ReadAgain) -> SessionStream:
     return TemplateStream(_Reader(header), steps, API, "steps", header)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The trajectory that was read."""
-    return give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """The format names itself; without a name, steps of a user or an agent beside the agent that made them."""
     if not isinstance(value, dict) or not isinstance(value.get("steps"), list):
@@ -179,11 +170,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    writable=False,
-    calls_beside=True,
-    listed=ListedSession(("steps",), listed),
-)
+FORMAT = file_format(API, decode, detect=detect, calls_beside=True, listed=ListedSession(("steps",), listed))

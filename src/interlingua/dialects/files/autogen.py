@@ -7,23 +7,19 @@ summary of results repeats or leads what follows. github.com/microsoft/autogen
 `python/packages/autogen-core/src/autogen_core/models/_types.py`, `autogen-agentchat`
 """
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .chat_programs import chat
 from .program_content import image_of, inner, items, moment, user
 from .reading import Pairing, kept_record, openai_usage
 
 API = "autogen"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _ASKED = ("UserMessage", "SystemMessage")
 _SPOKEN = ("TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "StructuredMessage")
@@ -97,14 +93,9 @@ def decode(data: Any) -> Conversation:
     return templates.keep(chat(_messages(thread)), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The document that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a value is a state, or the messages of a run."""
     return "messages with a `type` of AutoGen's" if _thread(value) is not None else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, rank=30)
+FORMAT = templates.file_format(API, decode, detect=detect, rank=30)

@@ -5,19 +5,15 @@ as that; rows of `prompt` and `completion` as TRL's.
 docs.aws.amazon.com/nova/latest/userguide/fine-tune-prepare-data-understanding.html
 """
 
-import sys
 from typing import Any
 
-from ...values.losses import Encoded, SupportTable
 from ...values.request import Conversation
 from ..residual import body_of, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .reading import Documents
 from .wire_bodies import CONVERSE, request_in
 
 API = "bedrock-finetune"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 SCHEMA = "bedrock-conversation"
 
@@ -40,11 +36,4 @@ def decode(data: Any) -> Conversation:
     return templates.keep(request_in(request, CONVERSE), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The row that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=20
-)
+FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=20)

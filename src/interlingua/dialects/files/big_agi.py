@@ -6,22 +6,18 @@ reasoning, which is a part of the output. github.com/enricoros/big-AGI `src/comm
 `chat.message.ts`
 """
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Message, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .chat_programs import Chats, chat
 from .program_content import a_result, first, image_of, inner, items, moment, usage_of, user
 from .reading import Pairing, rounds
 
 API = "big-agi"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_message(value: Any) -> bool:
@@ -102,17 +98,4 @@ def decode(data: Any) -> Conversation:
     return templates.keep(chat(_messages(one["messages"]), title=title), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The chat as it stood in the export."""
-    return templates.give_back(conversation, API, decode)
-
-
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=CHATS.detect,
-    split=CHATS.split,
-    array="conversations",
-    writable=False,
-    rank=20,
-)
+FORMAT = templates.file_format(API, decode, detect=CHATS.detect, split=CHATS.split, array="conversations", rank=20)

@@ -5,23 +5,19 @@ the same: the one that won is on the path, the first where none did, and the oth
 huggingface.co/datasets/lmsys/lmsys-chat-1m, …/allenai/WildChat-1M
 """
 
-import sys
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Message
 from ...values.request import Conversation, ModelDescriptor
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .program_content import first, inner, moment
 from .reading import Documents, preference
 from .wire_bodies import CHAT, request_in
 
 API = "chat-arena"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _SIDES = ("a", "b")
 _IDS = ("conversation_id", "conversation_hash", "question_id")
@@ -78,11 +74,4 @@ def decode(data: Any) -> Conversation:
     return templates.keep(Conversation(entries=entries, head=head, model=model), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The row that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=40
-)
+FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=40)

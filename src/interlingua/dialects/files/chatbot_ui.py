@@ -4,20 +4,16 @@ A conversation has a `name`, its `model`, the system text in `prompt`, and `mess
 versions exported the list of conversations alone. github.com/mckaywrigley/chatbot-ui
 """
 
-import sys
 from typing import Any
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Message
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .program_content import content_of, conversation_of, inner, items, user
 from .reading import Documents
 
 API = "chatbot-ui"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_conversation(value: Any) -> bool:
@@ -63,11 +59,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation_of(_messages(wire), title=wire["name"], system=system, model=model), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The conversation as it stood in the export."""
-    return templates.give_back(conversation, API, decode)
-
-
 def split(value: Any) -> list[Any] | None:
     """The conversations of an export, or of a list, if there are several."""
     return DOCUMENTS.split(value["history"] if _is_export(value) else value)
@@ -78,12 +69,4 @@ def detect(value: Any) -> str | None:
     return "`history` of conversations with a `name` and `messages`" if _is_export(value) else DOCUMENTS.detect(value)
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    split=split,
-    array="history",
-    writable=False,
-    rank=20,
-)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, array="history", rank=20)

@@ -5,22 +5,19 @@ that were closed stand in `threads`, each a history of its own; branches of a me
 are kept, and the path has the open thread. github.com/chatboxai/chatbox `src/shared/types/session.ts`
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Message
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .chat_programs import Chats, chat_messages, is_turn, without_prompt
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import inner
 
 API = "chatbox"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_session(value: Any) -> bool:
@@ -73,17 +70,6 @@ class _Reader(RowReader):
         self.fields["system"] = "\n\n".join(texts) or None
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The session as it stood in the export."""
-    return templates.give_back(conversation, API, decode)
-
-
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=CHATS.detect,
-    split=CHATS.split,
-    writable=False,
-    rank=20,
-    listed=ListedSession(("messages",), listed),
+FORMAT = templates.file_format(
+    API, decode, detect=CHATS.detect, split=CHATS.split, rank=20, listed=ListedSession(("messages",), listed)
 )

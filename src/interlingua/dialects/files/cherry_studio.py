@@ -7,24 +7,20 @@ topic of a backup is read as `{"topic": …, "blocks": […], "name": …}`. git
 `src/renderer/types/newMessage.ts`
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .program_content import a_result, first, image_of, inner, items, moment, user
 from .reading import Documents, Node, Pairing, ending, entries_of, kept_record, openai_usage, read_json, rounds
 
 API = "cherry-studio"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_topic(value: Any) -> bool:
@@ -134,11 +130,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(whole, body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The topic that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a value is a backup, or a topic of one."""
     if _is_backup(value):
@@ -160,12 +151,4 @@ def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     return _topics(value) if _is_backup(value) else None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    split=split,
-    archive=archive,
-    writable=False,
-    rank=20,
-)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, archive=archive, rank=20)

@@ -6,22 +6,18 @@ several responses that it was. `parent_message_uuid` and `current_leaf_message_u
 out of attached files are documents beside what the person wrote.
 """
 
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Block, DocumentBlock, ImageBlock, TextBlock
 from ...values.request import Conversation, ModelDescriptor
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .reading import Node, Pairing, anthropic_items, asked, ending, entries_of, listed, read_json, rounds
 from .records import milliseconds
 
 API = "claude-web-export"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _nodes(wire: list[Any], model: str | None) -> Iterable[Node]:
@@ -98,11 +94,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation, body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The conversation as it stood in the export."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is an export, or one conversation of it."""
     if _is_conversation(value):
@@ -128,6 +119,4 @@ def _is_claudes(members: Mapping[str, bytes]) -> bool:
     return any(name.rpartition("/")[2] in ("users.json", "projects.json") for name in members)
 
 
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, split=split, archive=archive, writable=False, rank=20
-)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, archive=archive, rank=20)

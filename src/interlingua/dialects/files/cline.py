@@ -14,7 +14,6 @@ github.com/cline/cline `sdk/packages/core/docs/messages-contract-v1.md`
 """
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -22,13 +21,11 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
 from ...values.request import Conversation
 from ..codec import ANSWER
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records as _records
+from ..wire import ListedSession, SessionStream
 from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, TreeReader, read
 from .program_content import (
     a_call,
@@ -45,11 +42,10 @@ from .program_content import (
     user,
     user_messages,
 )
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "cline"
 Items: TypeAlias = Callable[[], Iterable[Any]]  # reads the items of a file again
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 # --- what was sent ---------------------------------------------------------------------------------------------------
 
@@ -294,11 +290,6 @@ def listed(header: Record, records: ReadAgain) -> SessionStream:
     return TemplateStream(_reader(records), records, API, "")
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The file that was read."""
-    return give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Detects the displayed transcript by its shape, and the sent one by the program's markers."""
     if isinstance(value, dict):
@@ -321,6 +312,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, writable=False, listed=ListedSession(("", "messages"), listed)
-)
+FORMAT = file_format(API, decode, detect=detect, listed=ListedSession(("", "messages"), listed))

@@ -7,22 +7,18 @@ docs.aws.amazon.com/bedrock/latest/userguide/batch-inference-data.html,
 cloud.google.com/vertex-ai/generative-ai/docs/multimodal/batch-prediction-gemini
 """
 
-import sys
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage
 from ...values.request import Conversation, Entry
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .reading import Documents
 from .wire_bodies import CONVERSE, MESSAGES, answer_in, failure, model_of, request_in, wire_of_answer, wire_of_request
 
 API = "cloud-batch"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _NAMES = (("modelInput", "modelOutput"), ("request", "response"))
 
@@ -87,11 +83,4 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation, body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The line that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=20
-)
+FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=20)

@@ -8,12 +8,10 @@ Its logs (`~/.continue/dev_data/VERSION/chatInteraction.jsonl`, `editInteraction
 the `prompt` as one text, its `completion`, and the model; the `eventName` says what for.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -27,8 +25,7 @@ from ...values.messages import (
 )
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records as _records
+from ..wire import ListedSession, SessionStream
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_result,
@@ -45,10 +42,9 @@ from .program_content import (
     user,
 )
 from .reading import kept_record
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "continue"
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 # States of a call whose output the model has read; the others wait for the user or for the tool.
 _ENDED = frozenset(("done", "errored", "canceled"))
@@ -197,11 +193,6 @@ def _reader(session: Record, history: ReadAgain) -> HistoryReader:
     return HistoryReader({**fields, "model": optional(session.get("chatModelTitle"))}, history)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The session that was read."""
-    return give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """A `history` of items with a `message` that has a role; Kiro's sessions have a history of another kind."""
     if _is_logged(value) or split(value):
@@ -217,13 +208,6 @@ def detect(value: Any) -> str | None:
     return "an empty `history` of a workspace" if "workspaceDirectory" in value and "title" in value else None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    split=split,
-    writable=False,
-    calls_beside=True,
-    rank=40,
-    listed=ListedSession(("history",), listed),
+FORMAT = file_format(
+    API, decode, detect=detect, split=split, calls_beside=True, rank=40, listed=ListedSession(("history",), listed)
 )

@@ -7,7 +7,6 @@ session as a log of lines: a first state, then values that are set or appended a
 """
 
 import itertools
-import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -15,18 +14,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, Lines, SupportTable
+from ...values.losses import Lines
 from ...values.messages import Block, ImageBlock, TextBlock, ThinkingBlock
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..codec import USER
 from ..residual import fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import Pairing, document_of, rounds, seconds
 
 API = "copilot-chat"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -312,11 +310,6 @@ def _body_of(data: Any) -> Any:
     return Lines([body]) if isinstance(body, dict) and _is_log([body]) else body
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The session that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is a session, or the log of one."""
     if _is_session(value):
@@ -326,13 +319,6 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    lines=True,
-    writable=False,
-    rank=20,
-    stream=stream,
-    listed=ListedSession(("requests",), listed),
+FORMAT = templates.file_format(
+    API, decode, detect=detect, lines=True, rank=20, stream=stream, listed=ListedSession(("requests",), listed)
 )

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from ...values.compact import IdNumbers, Ids, IdSet
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import (
     Block,
     ImageBlock,
@@ -29,15 +28,14 @@ from ...values.messages import (
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import codec
 from ..residual import count, fields_of, optional, reading
-from ..wire import FileFormat, SessionStream
-from . import records, templates
+from ..wire import SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import Pairing, result_content
 from .records import lines_of, milliseconds
 
 API = "copilot-cli"
 SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 class _Survey:
@@ -301,11 +299,6 @@ def _reader(lines: ReadAgain, *, in_memory: bool = False) -> Reader:
     return _Reader(_Survey(lines, in_memory=in_memory))
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The events that were read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is the events of a session."""
     lines = [value] if isinstance(value, dict) else value
@@ -314,6 +307,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=20, stream=stream
-)
+FORMAT = templates.file_format(API, decode, detect=detect, lines=True, rank=20, stream=stream)

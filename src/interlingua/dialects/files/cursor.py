@@ -13,7 +13,6 @@ message whose field 1 is the hash of each message, in order; a message is JSON a
 
 import itertools
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -21,7 +20,6 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import (
     Block,
     ImageBlock,
@@ -34,14 +32,13 @@ from ...values.messages import (
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..codec import USER
 from ..residual import fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, read
 from .reading import Pairing, anthropic_items, asked, document_of, kept_record, plain_usage, rounds, seconds
 from .records import lines_of, milliseconds
 
 API = "cursor"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 PERSON, MODEL = 1, 2  # kinds of bubbles
 
@@ -398,11 +395,6 @@ def listed(header: Record, records: ReadAgain) -> SessionStream | None:
     return TemplateStream(_StoredReader(header), records, API, "messages", header) if is_own else None
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The lines or the chat that were read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def _is_stored(value: Any) -> bool:
     return isinstance(value, dict) and _is_agent(value.get("agent")) and isinstance(value.get("messages"), list)
 
@@ -433,13 +425,12 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
+FORMAT = templates.file_format(
+    API,
+    decode,
     detect=detect,
     database=database,
     lines=True,
-    writable=False,
     rank=30,
     stream=stream,
     listed=ListedSession(("bubbles", "messages"), listed),

@@ -5,25 +5,22 @@ of the person, a RESPONSE of the model, or what it thought (THINK); others are f
 looked up.
 """
 
-import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...values.compact import IdSet
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, OpaqueBlock, TextBlock, ThinkingBlock, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import Documents, Node, parents_first, placed
 from .reading import listed as listed_in
 from .records import milliseconds
 
 API = "deepseek-export"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 _ANSWERS = ("RESPONSE", "TEMPLATE_RESPONSE")
@@ -159,11 +156,6 @@ def listed(header: Any, nodes: ReadAgain) -> SessionStream:
     return TemplateStream(_Reader(wire), nodes, API, place, header, keyed=True, places=[place])
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The conversation as it stood in the export."""
-    return templates.give_back(conversation, API, decode)
-
-
 def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     """The conversations of an export as it is downloaded: `conversations.json` beside `user.json`."""
     for name in members:
@@ -172,13 +164,12 @@ def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
+FORMAT = templates.file_format(
+    API,
+    decode,
     detect=DOCUMENTS.detect,
     split=DOCUMENTS.split,
     archive=archive,
-    writable=False,
     rank=20,
     listed=ListedSession((), listed, nodes=_NODES),
 )

@@ -10,19 +10,16 @@ The output has lines `system`, `message` (a `role` with `text`), `tool_call`, `t
 """
 
 import itertools
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Message, TextBlock, blocks_of
 from ...values.request import Conversation
 from ..codec import ANSWER
 from ..residual import optional, reading
-from ..wire import FileFormat, SessionStream
-from . import records as _records
+from ..wire import SessionStream
 from .line_readers import BaseLineReader
 from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, TreeReader, read
 from .program_content import (
@@ -38,10 +35,9 @@ from .program_content import (
 )
 from .reading import Pairing, kept_record
 from .records import lines_of
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "droid"
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 OUTPUT = "lines of `droid exec`"
 _USAGE = {
     "input": "input_tokens",
@@ -182,11 +178,6 @@ def stream(lines: ReadAgain) -> SessionStream:
     return TemplateStream(_reader(lines), lines, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The lines of a session that was read."""
-    return give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """A `session_start` line, or lines of type `message` behind one that was lost."""
     lines = items(value) if isinstance(value, list) else items([value])
@@ -221,13 +212,4 @@ def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> Ba
     return None if detect(list(first)) == OUTPUT else _LineReader(state)
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    lines=True,
-    writable=False,
-    line_reader=line_reader,
-    stream=stream,
-    rank=40,
-)
+FORMAT = file_format(API, decode, detect=detect, lines=True, line_reader=line_reader, stream=stream, rank=40)

@@ -6,25 +6,21 @@
 github.com/stanfordnlp/dspy `dspy/clients/base_lm.py`
 """
 
-import sys
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .chat_programs import turn
 from .program_content import inner, items, moment
 from .reading import Documents, Pairing, openai_usage
 from .wire_bodies import CHAT, answer_in, request_in, wire_of_answer
 
 API = "dspy"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _DETAILS = frozenset(("text", "reasoning_content", "tool_calls"))  # of an answer that is not only text
 
@@ -113,11 +109,4 @@ def _entries(messages: list[Any], answers: list[Any]) -> tuple[Entry, ...]:
     )
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The call that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=40
-)
+FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=40)

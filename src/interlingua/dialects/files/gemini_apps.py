@@ -6,21 +6,17 @@ for "Prompted" in the language of the account; the answer is HTML, which is read
 """
 
 import html.parser
-import sys
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Message, TextBlock
 from ...values.request import Conversation
 from ..residual import body_of, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .program_content import conversation_of, items, moment, user
 from .reading import Documents
 
 API = "gemini-apps"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 PROMPTED = ("Prompted ", "Prompted\u00a0", "Said ", "Asked ")
 _BLOCKS = frozenset(
@@ -87,11 +83,4 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation_of(_messages(one)), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The activity that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=20
-)
+FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=20)

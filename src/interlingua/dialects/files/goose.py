@@ -8,20 +8,17 @@ elsewhere a notice to the user. `userVisible: false` is what the program put in 
 
 import itertools
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Block, Message, ToolCall, Usage
 from ...values.request import Conversation
 from ..codec import ANSWER
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records as _records
+from ..wire import ListedSession, SessionStream
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, TreeReader, read
 from .program_content import (
     a_call,
@@ -36,10 +33,9 @@ from .program_content import (
 )
 from .reading import kept_record, read_json, rows_of
 from .records import lines_of
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "goose"
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 _REQUESTS = ("toolRequest", "frontendToolRequest")
 
@@ -157,11 +153,6 @@ def listed(header: Record, records: ReadAgain) -> SessionStream:
     return TemplateStream(reader, records, API, "conversation", header)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The session that was read."""
-    return give_back(conversation, API, decode)
-
-
 def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
     """The sessions of `sessions.db`, each as the program exports it."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -204,13 +195,12 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
+FORMAT = file_format(
+    API,
+    decode,
     detect=detect,
     database=database,
     lines=True,
-    writable=False,
     stream=stream,
     listed=ListedSession(("conversation",), listed),
 )

@@ -5,26 +5,23 @@ and notices, which the model reads as the program's. Calls stand in the text of 
 `metadata`. github.com/gptme/gptme `gptme/message.py`
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Message, text_of
 from ...values.request import Conversation
 from ..codec import ANSWER
 from ..residual import fields_of, optional, reading
-from ..wire import FileFormat, SessionStream
-from . import records, templates
+from ..wire import SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, read
 from .program_content import content_of, moment, usage_of, user
 from .records import lines_of
 
 API = "gptme"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _MARKS = ("pinned", "hide", "quiet", "file_hashes", "call_id", "ephemeral_ttl")
 
@@ -90,17 +87,10 @@ def stream(lines: ReadAgain) -> SessionStream:
     return TemplateStream(_reader(lines), lines, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The lines that were read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether lines are a log of this program."""
     is_log = isinstance(value, list) and _is_log(lambda: value)
     return "messages with `timestamp`, `pinned` or `hide`" if is_log else None
 
 
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=40, stream=stream
-)
+FORMAT = templates.file_format(API, decode, detect=detect, lines=True, rank=40, stream=stream)

@@ -10,20 +10,17 @@ after it, a `user` line with a `synthetic_reason` was put in by the program (an 
 `backend_tool_call` ran on the server.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.compact import IdMap
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, text_of
 from ...values.request import Conversation
 from ..codec import ANSWER
 from ..residual import fields_of, optional, reading
-from ..wire import FileFormat, SessionStream
-from . import records as _records
+from ..wire import SessionStream
 from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_call,
@@ -37,10 +34,9 @@ from .program_content import (
     user,
 )
 from .records import lines_of
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "grok"
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 class _Updates:
@@ -226,11 +222,6 @@ def stream(lines: ReadAgain) -> SessionStream:
     return TemplateStream(_reader(lines), lines, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The lines that were read."""
-    return give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Updates of a session, as its method says, or its chat history."""
     lines = items(value if isinstance(value, list) else [value])
@@ -243,6 +234,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=30, stream=stream
-)
+FORMAT = file_format(API, decode, detect=detect, lines=True, rank=30, stream=stream)

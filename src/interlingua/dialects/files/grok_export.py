@@ -4,22 +4,18 @@ A response says who sent it (`human`, or the assistant in any spelling) and whic
 `thinking_trace` what the model thought, `metadata.requestModelDetails.modelId` the model that a person asked.
 """
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, ImageBlock, SystemMessage, TextBlock, ThinkingBlock, UserMessage
 from ...values.request import Conversation, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .reading import Node, ending, entries_of, seconds
 from .records import milliseconds
 
 API = "grok-export"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _nodes(wire: dict[str, Any]) -> Iterator[Node]:
@@ -110,11 +106,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation, body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The conversation as it stood in the export."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is an export, or one conversation of it."""
     if _conversations(value) is not None:
@@ -124,6 +115,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, split=split, array="conversations", writable=False, rank=20
-)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, array="conversations", rank=20)

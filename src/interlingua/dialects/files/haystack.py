@@ -6,23 +6,19 @@ Before version 2.12 the keys were `_role`, `_content` and `_meta`.
 github.com/deepset-ai/haystack `haystack/dataclasses/chat_message.py`
 """
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import DocumentBlock, ImageBlock, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .chat_programs import chat
 from .program_content import a_result, first, inner
 from .reading import Pairing, asked, openai_usage, rounds
 
 API = "haystack"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _ROLES = ("system", "user", "assistant", "tool")
 # The kinds of parts, and the key of each by which a part is known that pydantic wrote
@@ -103,11 +99,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(chat(_messages(thread)), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The messages that were read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a value is a message, or messages."""
     return "messages with `meta` and parts without a `type`" if _thread(value) is not None else None
@@ -119,4 +110,4 @@ def split(value: Any) -> list[Any] | None:
     return [{**value, "replies": [reply]} for reply in replies] if replies and len(replies) > 1 else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=40)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, rank=40)

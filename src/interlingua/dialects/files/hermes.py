@@ -6,24 +6,22 @@ of a session; a document of it is `{"session": …, "messages": […]}`. github.
 
 import itertools
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, Lines, SupportTable
+from ...values.losses import Lines
 from ...values.messages import Message
 from ...values.request import Conversation
 from ..residual import fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .chat_programs import chat_messages, without_prompt
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import items, openai_tools
 from .reading import columns_of, document_of, plain_usage, read_json, rows_of
 
 API = "hermes"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 META = "session_meta"
 
@@ -104,11 +102,6 @@ def listed(header: Record, records: ReadAgain) -> SessionStream:
     return TemplateStream(_Reader(about), records, API, "messages", header)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The session that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is a session of this program."""
     known = _is_session(value) or _is_stored(value) or _is_lines(value)
@@ -132,13 +125,12 @@ def _stored(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
             yield {"session": session, "messages": messages}
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
+FORMAT = templates.file_format(
+    API,
+    decode,
     detect=detect,
     database=database,
     lines=True,
-    writable=False,
     rank=20,
     stream=stream,
     listed=ListedSession(("messages",), listed),

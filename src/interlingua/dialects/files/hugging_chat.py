@@ -4,21 +4,17 @@ A message has `from`, `content`, and its `ancestors` and `children`; older conve
 path ends at the last message. github.com/huggingface/chat-ui `src/lib/types/Message.ts`
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ...values.losses import Encoded, SupportTable
 from ...values.request import Conversation, ModelDescriptor
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .chat_programs import Chats, is_turn, turn
 from .program_content import items
 from .reading import Node, Pairing, entries_of, listed
 
 API = "hugging-chat"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_conversation(value: Any) -> bool:
@@ -59,11 +55,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation, body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The conversation that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     """The conversations of an export as it is downloaded."""
     if "conversations.json" not in members or not _is_conversation(next(listed(members, "conversations.json"), None)):
@@ -71,12 +62,4 @@ def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     return listed(members, "conversations.json")
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=CHATS.detect,
-    split=CHATS.split,
-    archive=archive,
-    writable=False,
-    rank=20,
-)
+FORMAT = templates.file_format(API, decode, detect=CHATS.detect, split=CHATS.split, archive=archive, rank=20)

@@ -5,7 +5,6 @@ counts once. The results of a turn name the last line of an answer as their pare
 Results hold a `functionResponse` of Google's wire. So the order of the lines is that of the conversation.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,19 +12,17 @@ from msgspec.structs import replace
 
 from ...values.compact import IdMap
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Block, Message, ToolCall, ToolResultMessage
 from ...values.request import Conversation
 from ..codec import ANSWER
 from ..residual import optional, reading
-from ..wire import FileFormat, SessionStream
-from . import records, templates
+from ..wire import SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, read
 from .program_content import a_result, content_of, first, inner, items, moment, user
 from .records import IFLOW, lines_of
 
 API = "iflow"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 class _Lines:
@@ -124,11 +121,6 @@ def stream(lines: ReadAgain) -> SessionStream:
     return TemplateStream(_reader(lines), lines, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The lines that were read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Lines of Claude Code's fields whose session has an id of this program."""
     lines = items(value if isinstance(value, list) else [value])[:50]
@@ -136,6 +128,4 @@ def detect(value: Any) -> str | None:
     return "lines with a `message` and a `sessionId` of iFlow" if named else None
 
 
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=40, stream=stream
-)
+FORMAT = templates.file_format(API, decode, detect=detect, lines=True, rank=40, stream=stream)

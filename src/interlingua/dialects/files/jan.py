@@ -4,24 +4,22 @@ Content has the shape of OpenAI's Assistants (`text.value`), with `reasoning` an
 versions stand in the metadata, with what they gave. github.com/janhq/jan `web-app/src/lib/messages.ts`
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, Lines, SupportTable
+from ...values.losses import Lines
 from ...values.messages import Message, TextBlock, ThinkingBlock
 from ...values.request import Conversation
 from ..residual import optional, reading
-from ..wire import FileFormat, SessionStream
-from . import records, templates
+from ..wire import SessionStream
+from . import templates
 from .chat_programs import usage_in
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import a_result, image_of, inner, items, moment, user
 from .reading import Pairing, document_of, rounds
 
 API = "jan"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _SECONDS = 1e11  # times of OpenAI's threads are less
 
@@ -93,17 +91,10 @@ def stream(lines: ReadAgain) -> SessionStream:
     return TemplateStream(_Reader(), lines, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The messages that were read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether values are messages of a thread."""
     lines = value if isinstance(value, list) else [value]
     return "messages of a thread, with times in milliseconds" if lines and all(map(_is_message, lines)) else None
 
 
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=8, stream=stream
-)
+FORMAT = templates.file_format(API, decode, detect=detect, lines=True, rank=8, stream=stream)

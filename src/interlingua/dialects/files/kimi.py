@@ -20,13 +20,11 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from ...values.compact import IdMap, IdNumbers
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, ThinkingBlock, Usage, UserMessage, blocks_of, text_of
 from ...values.request import Conversation
 from ..codec import ANSWER
 from ..residual import fields_of, optional, reading, whole
-from ..wire import FileFormat, SessionStream
-from . import records as _records
+from ..wire import SessionStream
 from .line_sessions import Branches, ReadAgain, Reader, Record, RowReader, TemplateStream, TreeReader, read
 from .program_content import (
     a_call,
@@ -45,10 +43,9 @@ from .program_content import (
 )
 from .reading import kept_record
 from .records import lines_of
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "kimi"
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 # Origins of messages that stand for a person: one typed them, or (for a sub-agent) another agent did.
 _ASKED = frozenset((None, "user", "system_trigger", "skill_activation", "plugin_command"))
@@ -389,11 +386,6 @@ def _context_message(line: dict[str, Any]) -> Message | None:
     return None
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The lines of a log that was read."""
-    return give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """A header with the version of the protocol, or events of the context."""
     lines = value if isinstance(value, list) else [value]
@@ -409,4 +401,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, stream=stream)
+FORMAT = file_format(API, decode, detect=detect, lines=True, stream=stream)

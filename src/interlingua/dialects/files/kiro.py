@@ -8,28 +8,24 @@ The sessions of Kiro's editor (`workspace-sessions/…/ID.json`) are Continue's 
 `selectedModel`, or the `executionId` of an answer.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock
 from ...values.request import Conversation
 from ..codec import ANSWER
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records as _records
+from ..wire import ListedSession, SessionStream
 from .continue_dev import HistoryReader
 from .line_sessions import ReadAgain, Record, TemplateStream, TreeReader, read
 from .program_content import a_call, a_result, first, image_of, inner, items, moment, user
 from .records import lines_of
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "kiro"
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 def _block(part: dict[str, Any]) -> Block | None:
@@ -140,11 +136,6 @@ def _editor(session: Record, history: ReadAgain) -> HistoryReader:
     return HistoryReader({"title": session.get("title"), "model": optional(session.get("selectedModel"))}, history)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The lines of a journal that was read."""
-    return give_back(conversation, API, decode)
-
-
 _KINDS = frozenset(("Prompt", "AssistantMessage", "ToolResults", "Compaction", "Clear"))
 
 
@@ -158,13 +149,6 @@ def detect(value: Any) -> str | None:
     return "lines of `version`, `kind` and `data`" if kinds & _KINDS else None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    lines=True,
-    rank=40,
-    writable=False,
-    stream=stream,
-    listed=ListedSession(("history",), listed),
+FORMAT = file_format(
+    API, decode, detect=detect, lines=True, rank=40, stream=stream, listed=ListedSession(("history",), listed)
 )

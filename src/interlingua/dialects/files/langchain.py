@@ -5,12 +5,10 @@ and `{"type": "ai", "content": …, "additional_kwargs": {}, …}`, in a list or
 has them. `usage_metadata` counts the cached part in its input.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -23,13 +21,12 @@ from ...values.messages import (
 )
 from ...values.request import Conversation
 from ..residual import body_of, count, fields_of, optional, reading, whole
-from ..wire import FileFormat, ListedSession, Rows, SessionStream
-from . import new_messages, records, templates
+from ..wire import ListedSession, Rows, SessionStream
+from . import new_messages, templates
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .reading import Pairing, anthropic_items, asked, image_of, kept_record, result_content
 
 API = "langchain"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 CLASSES = {
     "HumanMessage": "human",
@@ -214,19 +211,14 @@ class _Reader(RowReader):
         self.fields = {"system": system}
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The messages that were read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is messages of LangChain."""
     return "messages of LangChain" if _listed(value) is not None or split(value) else None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
+FORMAT = templates.file_format(
+    API,
+    decode,
     detect=detect,
     split=split,
     rows=Rows(),

@@ -6,25 +6,21 @@ two as JSON text; old versions call them `prompt` and `completion`. Usage is in 
 langfuse.com/docs/observability/data-model
 """
 
-import sys
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Usage, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, count, fields_of, optional, reading, whole
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .reading import json_value
 from .records import milliseconds
 from .wire_bodies import CHAT, answer_in, failure, request_in, wire_of_answer, wire_of_request
 
 API = "langfuse"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 @reading(API)
@@ -155,11 +151,6 @@ def _is_observation(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(_field(value, "traceId"), str) and isinstance(value.get("type"), str)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The generation that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a value is a generation, or several."""
     listed = value if isinstance(value, list) else [value]
@@ -168,4 +159,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, rank=20)

@@ -4,25 +4,22 @@ A message has a role, `content` or `contentChunks`, and the message that it answ
 was written anew. The path ends at the newest message. help.mistral.ai, "How can I export my data?"
 """
 
-import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.compact import IdSet
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.request import Conversation, Entry
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .chat_programs import is_turn, turn
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, by_time, read
 from .program_content import moment
 from .reading import Node, Pairing, placed
 
 API = "le-chat"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_message(value: Any) -> bool:
@@ -72,21 +69,9 @@ def listed(header: Any, messages: ReadAgain) -> SessionStream | None:
     return TemplateStream(_Reader(), messages, API, "") if all(map(_is_message, messages())) else None
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The chat that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is a chat of this program."""
     return "messages with a `chatId`" if _is_chat(value) else None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    writable=False,
-    rank=20,
-    listed=ListedSession(("",), listed),
-)
+FORMAT = templates.file_format(API, decode, detect=detect, rank=20, listed=ListedSession(("",), listed))

@@ -4,23 +4,20 @@ A message of old versions has its `text`; newer answers have `content` parts, in
 The tree begins at a parent of zeros, and the last message is where it stands.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import ImageBlock, OpaqueBlock, TextBlock, ThinkingBlock, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import Node, Pairing, image_of, placed, plain_usage, rounds
 from .records import milliseconds
 
 API = "librechat"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 class _Reader(Reader):
@@ -160,11 +157,6 @@ def listed(header: Record, messages: ReadAgain) -> SessionStream:
     return TemplateStream(_Reader(header, messages), messages, API, "messages", header)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The conversation as it was exported."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is an exported conversation, or a list of them."""
     values = value if isinstance(value, list) else [value]
@@ -173,12 +165,6 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    split=split,
-    writable=False,
-    rank=20,
-    listed=ListedSession(("messages",), listed),
+FORMAT = templates.file_format(
+    API, decode, detect=detect, split=split, rank=20, listed=ListedSession(("messages",), listed)
 )

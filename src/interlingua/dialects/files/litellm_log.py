@@ -5,24 +5,20 @@ otherwise; spend logs may hold them as JSON text. Token counts beside them count
 docs.litellm.ai/docs/proxy/logging_spec
 """
 
-import sys
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import an_object, body_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .reading import json_value, plain_usage, seconds
 from .records import milliseconds
 from .wire_bodies import CHAT, MESSAGES, answer_in, failure, request_in, wire_of_answer
 
 API = "litellm-log"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 @reading(API)
@@ -95,11 +91,6 @@ def split(value: Any) -> list[Any] | None:
     return value if isinstance(value, list) and len(value) > 1 and all(map(_is_call, value)) else None
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The logged call that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a value is a logged call, or several."""
     if _is_call(value) or (isinstance(value, list) and value and all(map(_is_call, value))):
@@ -107,4 +98,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, rank=20)

@@ -6,20 +6,16 @@ role `tool`; the tools on offer are JSON text beside the messages or in the syst
 branch. llamafactory.readthedocs.io
 """
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Block, OpaqueBlock, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation, ToolSpec
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .reading import Documents, Pairing, asked, image_of, preference, read_json, rounds
 
 API = "llama-factory"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 PAIR = ("chosen_messages", "rejected_messages")
 
@@ -121,19 +117,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation, body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The row that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 # LLaMA-Factory's data/README.md: user and tool in odd places, the model in even ones; it leaves other rows out.
 TRAINING = {"begins-with-user": "error", "turns-alternate": "error", "system-first": "error"}
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=DOCUMENTS.detect,
-    split=DOCUMENTS.split,
-    writable=False,
-    rank=30,
-    training=TRAINING,
-)
+FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=30, training=TRAINING)

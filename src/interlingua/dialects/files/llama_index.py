@@ -5,23 +5,19 @@ result answers are in `additional_kwargs` or among the blocks. github.com/run-ll
 `llama-index-core/llama_index/core/storage/chat_store`, `…/base/llms/types.py`
 """
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Message
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .chat_programs import chat, turn
 from .program_content import first, inner, items
 from .reading import Pairing
 
 API = "llama-index"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_message(value: Any) -> bool:
@@ -80,11 +76,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(chat(_messages(found)), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The chat as it stood in its store."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a value is a store of chats."""
     return "a `store` of chats by their keys" if _chats(value) is not None else None
@@ -96,4 +87,4 @@ def split(value: Any) -> list[Any] | None:
     return [{**value, "store": {key: chat}} for key, chat in chats.items()] if len(chats) > 1 else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, rank=20)

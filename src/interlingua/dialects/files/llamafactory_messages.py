@@ -5,22 +5,18 @@ Of a `chosen` and a `rejected` message the chosen one is on the path, the other 
 with neither, with a `label` (KTO) or not, are read as requests of chat completions, which they are.
 """
 
-import sys
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import TextBlock, UserMessage
 from ...values.request import Conversation, Entry
 from ..residual import body_of, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .reading import Documents, MediaPlacer, has_media, preference
 from .wire_bodies import CHAT, request_in
 
 API = "llamafactory-messages"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_message(value: Any) -> bool:
@@ -76,11 +72,4 @@ def _with_media(message: Any, placer: MediaPlacer) -> Any:
     return message if blocks == (TextBlock(text=message.content),) else replace(message, content=blocks)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The row that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=30
-)
+FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=30)

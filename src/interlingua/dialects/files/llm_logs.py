@@ -5,23 +5,19 @@ database is the list of a conversation's rows, which is what the command prints.
 """
 
 import sqlite3
-import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Message, TextBlock
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .program_content import conversation_of, items, moment, user
 from .reading import Pairing, columns_of, plain_usage, rounds, values_at
 
 API = "llm-logs"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _ROW = frozenset(("model", "prompt", "response", "conversation_id", "datetime_utc"))
 
@@ -72,11 +68,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation_of(_messages(rows), title=title, system=optional(system)), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The rows that were read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def split(value: Any) -> list[Any] | None:
     """The conversations of rows, if there are several."""
     found = _by_conversation(value) if _is_rows(value) else []
@@ -116,6 +107,4 @@ def _conversations(connection: sqlite3.Connection) -> Iterator[list[dict[str, An
         yield responses
 
 
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, split=split, database=database, writable=False, rank=20
-)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, database=database, rank=20)

@@ -5,23 +5,20 @@ version: its content blocks are steps, each with what the model used (`genInfo`)
 them.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import ImageBlock, OpaqueBlock, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading, whole
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import Node, Pairing, asked, placed, plain_usage, result_content, rounds
 
 API = "lm-studio"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 class _Reader(Reader):
@@ -168,21 +165,9 @@ def listed(header: Record, messages: ReadAgain) -> SessionStream:
     return TemplateStream(_Reader(header), messages, API, "messages", header)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The conversation that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is a conversation of this program."""
     return "`messages` that have `versions`" if _is_conversation(value) else None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    writable=False,
-    rank=20,
-    listed=ListedSession(("messages",), listed),
-)
+FORMAT = templates.file_format(API, decode, detect=detect, rank=20, listed=ListedSession(("messages",), listed))

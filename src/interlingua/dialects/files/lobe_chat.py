@@ -11,24 +11,21 @@ its `messages` and the time `exportedAt`; both begin with the assistant's `syste
 github.com/lobehub/lobe-chat
 """
 
-import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Block, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading, whole
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, by_time, read
 from .program_content import first, inner, items, moment, user
 from .reading import Pairing, image_of, kept_record, rounds
 
 API = "lobe-chat"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _FORMS = (
     ("exportType", "state"),
@@ -246,11 +243,6 @@ def _usage(metadata: dict[str, Any]) -> Usage | None:
     return Usage.of(max(total - read - written, 0), output, cache_read=read, cache_write=written)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The chat as it stood in the export."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a value is an export that has messages, or a shared topic."""
     if _shared(value) is not None:
@@ -258,12 +250,11 @@ def detect(value: Any) -> str | None:
     return "tables of an export, with `messages`" if _tables(value) is not None else None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
+FORMAT = templates.file_format(
+    API,
+    decode,
     detect=detect,
     split=split,
-    writable=False,
     rank=20,
     listed=ListedSession((*(f"{key}.messages" for _, key in _FORMS), "messages", ""), listed),
 )

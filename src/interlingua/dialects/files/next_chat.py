@@ -4,19 +4,15 @@ A session has a `topic`, `messages` of a role and content, and a `mask` with the
 chat. Dates are written in the browser's language, and are not read. github.com/ChatGPTNextWeb/NextChat
 """
 
-import sys
 from typing import Any
 
-from ...values.losses import Encoded, SupportTable
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .chat_programs import Chats, chat, chat_messages, is_turn
 from .program_content import inner, items
 
 API = "next-chat"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_session(value: Any) -> bool:
@@ -48,17 +44,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(chat(messages, title=session["topic"], model=model), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The session as it stood in the backup."""
-    return templates.give_back(conversation, API, decode)
-
-
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=CHATS.detect,
-    split=CHATS.split,
-    array="chat-next-web-store.sessions",
-    writable=False,
-    rank=20,
+FORMAT = templates.file_format(
+    API, decode, detect=CHATS.detect, split=CHATS.split, array="chat-next-web-store.sessions", rank=20
 )

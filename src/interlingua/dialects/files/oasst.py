@@ -5,23 +5,19 @@ best of them each time, and the others are branches. Messages one by one name th
 huggingface.co/datasets/OpenAssistant/oasst1
 """
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Message, UserMessage
 from ...values.request import Conversation, Entry
 from ..residual import body_of, number, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .program_content import items
 from .reading import Documents, Node, entries_of
 from .records import milliseconds
 
 API = "oasst"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _ROLES = ("prompter", "assistant")
 
@@ -111,11 +107,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation, body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The tree that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def split(value: Any) -> list[Any] | None:
     """The trees of a list, or the messages of each tree."""
     if DOCUMENTS.split(value):
@@ -135,12 +126,4 @@ def detect(value: Any) -> str | None:
     return DOCUMENTS.detect(value)
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    split=split,
-    mixed_lines=True,
-    writable=False,
-    rank=20,
-)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, mixed_lines=True, rank=20)

@@ -6,24 +6,20 @@ A message has its `thinking` and `model_name`; calls stand in the table `tool_ca
 
 import base64
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import DocumentBlock, ImageBlock, Message, UserMessage, blocks_of
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .chat_programs import chat, turn
 from .program_content import inner, items
 from .reading import Documents, Pairing, columns_of, read_json, rows_of
 
 API = "ollama-app"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _PICTURES = {"png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "webp": "image/webp", "gif": "image/gif"}
 
@@ -61,11 +57,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(chat(_messages(one["messages"]), title=one["chat"].get("title")), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The chat that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
     """The chats of a database."""
     chats, messages = columns_of(connection, "chats"), columns_of(connection, "messages")
@@ -99,12 +90,4 @@ def _call(row: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": {"name": row.get("function_name"), "arguments": read or arguments}}
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=DOCUMENTS.detect,
-    split=DOCUMENTS.split,
-    database=database,
-    writable=False,
-    rank=30,
-)
+FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, database=database, rank=30)

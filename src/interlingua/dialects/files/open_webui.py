@@ -9,19 +9,17 @@ are read as calls. `usage` is in the format of whichever provider served the mod
 import html
 import re
 import sqlite3
-import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.compact import IdSet
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Block, SystemMessage, TextBlock, ThinkingBlock, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import (
     Pairing,
@@ -39,7 +37,6 @@ from .reading import (
 )
 
 API = "open-webui"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _messages(record: dict[str, Any], pairs: Pairing) -> list[Any]:
@@ -247,11 +244,6 @@ def listed(header: Any, messages: ReadAgain) -> SessionStream | None:
     return TemplateStream(_Reader(row, chat), messages, API, places[0], header, keyed=True, places=places)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The chat as it stood in the export."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is a chat or an export of chats."""
     if _chat_of(value):
@@ -275,13 +267,12 @@ def _rows(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
         yield {**row, "chat": read_json(row["chat"]), **({"meta": read_json(row["meta"])} if "meta" in row else {})}
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
+FORMAT = templates.file_format(
+    API,
+    decode,
     detect=detect,
     split=split,
     database=database,
-    writable=False,
     rank=20,
     listed=ListedSession((), listed, beside=_PATHS, nodes=_NODES),
 )

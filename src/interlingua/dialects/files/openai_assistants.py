@@ -4,23 +4,20 @@ The API lists the newest first unless asked otherwise; the path is in the order 
 or beside them, hold the calls of a run and their outputs. platform.openai.com/docs/api-reference/messages
 """
 
-import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Citation, ImageBlock, OpaqueBlock, TextBlock, UserMessage
 from ...values.request import Conversation, Entry
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import Pairing, image_of, openai_usage, rounds, seconds
 
 API = "openai-assistants"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 MESSAGE, STEP = "thread.message", "thread.run.step"
 
@@ -164,11 +161,6 @@ def _data(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The list that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is the messages of a thread; Jan's are like them, with times in milliseconds."""
     found = _messages_in(value)
@@ -182,11 +174,10 @@ def detect(value: Any) -> str | None:
 _MILLISECONDS = 1e11  # as seconds, the year 5138
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
+FORMAT = templates.file_format(
+    API,
+    decode,
     detect=detect,
-    writable=False,
     rank=20,
     listed=ListedSession(("data", "messages", "data.data", "messages.data", ""), listed),
 )

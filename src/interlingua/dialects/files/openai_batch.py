@@ -4,20 +4,16 @@ Other hosts (Groq, Together, Azure, Mistral, vLLM) write the same. An answer tha
 platform.openai.com/docs/guides/batch
 """
 
-import sys
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.request import Conversation, Entry
 from ..residual import an_object, body_of, fields_of, reading
-from ..wire import FileFormat
-from . import records, templates, wire_bodies
+from . import templates, wire_bodies
 from .reading import Documents
 from .wire_bodies import answer_in, failure, model_of, request_in, wire_of_answer, wire_of_request
 
 API = "openai-batch"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 @reading(API)
@@ -44,11 +40,6 @@ def decode(data: Any) -> Conversation:
     return templates.keep(conversation, body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The line that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def _is_line(value: Any) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("custom_id"), str | int):
         return False
@@ -61,6 +52,4 @@ def _is_line(value: Any) -> bool:
 
 
 DOCUMENTS = Documents(API, _is_line, "a `custom_id` beside a request's `body` or its `response`", "lines")
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=20
-)
+FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=20)

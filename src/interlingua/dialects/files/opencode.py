@@ -11,7 +11,6 @@ that is now called Crush has `sessions` and `messages`, with parts of `type` and
 """
 
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -19,14 +18,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Block, Message, StopReason, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..codec import ANSWER
 from ..residual import count, fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, Relations, Rows, SessionStream
+from ..wire import ListedSession, Relations, Rows, SessionStream
 from . import new_sessions
-from . import records as _records
 from .line_sessions import ReadAgain, Record, TemplateStream, TreeReader, read
 from .program_content import (
     a_call,
@@ -40,10 +37,9 @@ from .program_content import (
 )
 from .reading import columns_of, read_json, rows_of
 from .templates import FILE as TEMPLATE
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "opencode"
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 _ENDS: dict[str, StopReason] = {
     "stop": "stop", "end_turn": "stop", "tool-calls": "toolUse", "tool_use": "toolUse", "length": "length",
@@ -214,11 +210,6 @@ def listed(header: Record, messages: ReadAgain) -> SessionStream:
     """An exported session, one entry at a time."""
     reader = _Reader(fields_of(header.get("info")), messages)
     return TemplateStream(reader, messages, API, "messages", header)
-
-
-def encode(conversation: Conversation) -> Encoded:
-    """The session that was read."""
-    return give_back(conversation, API, decode)
 
 
 # --- where sessions stand --------------------------------------------------------------------------------------------
@@ -434,9 +425,9 @@ def _pieces(about: Conversation, facts: new_sessions.Facts) -> new_sessions.Open
     return new_sessions.OpencodeWriter(about, facts, decode)
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
+FORMAT = file_format(
+    API,
+    decode,
     detect=detect,
     archive=archive,
     database=database,

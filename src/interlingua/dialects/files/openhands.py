@@ -8,14 +8,12 @@ Condensations are events like others here; what they forgot stays on the path. C
 The newer SDK writes events with a `kind` (`MessageEvent`, `ActionEvent`, `ObservationEvent`, …), of the same meaning.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -29,8 +27,7 @@ from ...values.messages import (
 )
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records as _records
+from ..wire import ListedSession, SessionStream
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_call,
@@ -47,10 +44,9 @@ from .program_content import (
     thinking_of,
     user,
 )
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "openhands"
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 # Actions of the agent that run nothing: they manage the session.
 _NO_CALLS = frozenset(
@@ -322,11 +318,6 @@ class _Reader(RowReader):
         self.fields |= {"model": found.model} if found.model else {}
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The trajectory that was read."""
-    return give_back(conversation, API, decode)
-
-
 _KINDS = frozenset(("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent"))
 
 
@@ -351,10 +342,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    writable=False,
-    listed=ListedSession(("", *_KEYS), listed),
-)
+FORMAT = file_format(API, decode, detect=detect, listed=ListedSession(("", *_KEYS), listed))

@@ -8,14 +8,12 @@ conventions write them (`role` and `parts`), are read too.
 opentelemetry.io/docs/specs/semconv/gen-ai, arize-ai.github.io/openinference/spec
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -29,14 +27,13 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import fields_of, number, optional, reading
-from ..wire import FileFormat, ListedSession, Rows, SessionStream
-from . import new_messages, records, templates
+from ..wire import ListedSession, Rows, SessionStream
+from . import new_messages, templates
 from .line_sessions import ReadAgain, Reader, TemplateStream, read
 from .reading import Pairing, document_of, image_of, result_content
 from .records import milliseconds
 
 API = "otel"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 # --- spans -----------------------------------------------------------------------------------------------------------
@@ -554,11 +551,6 @@ def listed(header: Any, messages: ReadAgain) -> SessionStream | None:
     return TemplateStream(_Reader(), messages, API, "") if all(map(_is_message, messages())) else None
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The spans or messages that were read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document holds spans with calls of models, or messages of the conventions."""
     if _is_messages(value):
@@ -568,9 +560,9 @@ def detect(value: Any) -> str | None:
     return "spans with calls of models" if _is_trace(value) else None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
+FORMAT = templates.file_format(
+    API,
+    decode,
     detect=detect,
     split=split,
     lines=True,

@@ -5,16 +5,14 @@ the program's request to correct an answer. A response is an answer. Its usage c
 ai.pydantic.dev/message-history
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import count, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_call,
@@ -28,10 +26,8 @@ from .program_content import (
     moment,
     user,
 )
-from .templates import give_back
 
 API = "pydantic-ai"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _KINDS = ("request", "response")
 
@@ -139,11 +135,6 @@ class _Reader(RowReader):
         self.fields = {"system": system or instructed or None}
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The messages that were read."""
-    return give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a list is messages of `kind` request or response, whose parts have a `part_kind`."""
     if not isinstance(value, list) or not value:
@@ -155,6 +146,4 @@ def detect(value: Any) -> str | None:
     return "messages of `kind` request and response, with parts of a `part_kind`"
 
 
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, writable=False, rank=20, listed=ListedSession(("",), listed)
-)
+FORMAT = templates.file_format(API, decode, detect=detect, rank=20, listed=ListedSession(("",), listed))

@@ -6,24 +6,21 @@ calls (`tool_use`) with their results in `message`. A thread has no title; a mod
 """
 
 import sqlite3
-import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Message, TextBlock
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import a_result, first, inner, moment, user
 from .reading import Pairing, columns_of, read_json, rounds, rows_of, values_at
 
 API = "qodo"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _QUESTIONS = ("ask", "chat")
 
@@ -91,11 +88,6 @@ def _parts(item: Any, pairs: Pairing, when: int | None) -> Iterator[Any]:
             yield TextBlock(text=text)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The thread as it was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is a thread of this program."""
     return "a `thread` and `messages` with a `messageID`" if _is_thread(value) and value["messages"] else None
@@ -120,12 +112,6 @@ def _threads(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
             yield {"thread": thread, "messages": messages}
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    database=database,
-    writable=False,
-    rank=20,
-    listed=ListedSession(("messages",), listed),
+FORMAT = templates.file_format(
+    API, decode, detect=detect, database=database, rank=20, listed=ListedSession(("messages",), listed)
 )

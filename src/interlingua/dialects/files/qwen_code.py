@@ -7,28 +7,24 @@ program's own notes; a `chat_compression` among them has the history that replac
 are fragments of one message. The session stands at its last line.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.compact import IdMap
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, Usage, blocks_of
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..codec import ANSWER
 from ..residual import count, optional, reading
-from ..wire import FileFormat, SessionStream
-from . import records as _records
+from ..wire import SessionStream
 from .line_readers import BaseLineReader
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .program_content import a_call, a_result, attachment_of, inner, items, moment, user
 from .records import lines_of
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "qwen-code"
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 def _block(part: dict[str, Any]) -> Block | None:
@@ -209,11 +205,6 @@ def stream(lines: ReadAgain) -> SessionStream:
     return TemplateStream(_Reader(), lines, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The lines of a session that was read."""
-    return give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Lines of Claude Code's tree whose messages have `parts`."""
     for line in value if isinstance(value, list) else [value]:
@@ -244,13 +235,4 @@ def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> Ba
     return _LineReader(state)
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    lines=True,
-    rank=40,
-    writable=False,
-    line_reader=line_reader,
-    stream=stream,
-)
+FORMAT = file_format(API, decode, detect=detect, lines=True, rank=40, line_reader=line_reader, stream=stream)

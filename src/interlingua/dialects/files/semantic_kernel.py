@@ -5,23 +5,19 @@ github.com/microsoft/semantic-kernel `python/semantic_kernel/contents`,
 `dotnet/src/SemanticKernel.Abstractions/Contents`
 """
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import Message, SystemMessage, TextBlock, ToolResultMessage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .chat_programs import ROLES, chat
 from .program_content import a_result, first, image_of, inner, items, user
 from .reading import Pairing, openai_usage, rounds
 
 API = "semantic-kernel"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _get(value: dict[str, Any], name: str) -> Any:
@@ -88,14 +84,9 @@ def decode(data: Any) -> Conversation:
     return templates.keep(chat(_messages(found)), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The history that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a value is a chat history."""
     return "messages with `items` of a chat history" if _messages_in(value) is not None else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, rank=20)
+FORMAT = templates.file_format(API, decode, detect=detect, rank=20)

@@ -8,7 +8,6 @@ calls of a response with their results. A narrator's line is a system message. T
 
 import functools
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -16,19 +15,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..codec import ANSWER, USER
 from ..residual import fields_of, optional, reading, whole
-from ..wire import FileFormat, SessionStream
-from . import records, templates
+from ..wire import SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .reading import Node, Pairing, image_of, json_value, kept_record, result_content, seconds
 from .records import lines_of, milliseconds
 
 API = "silly-tavern"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 # Times as the program has written them: `2024-01-31@15h04m05s678ms`, `January 31, 2024 3:04pm`.
 OWN = re.compile(r"(\d{4})-(\d\d?)-(\d\d?) ?@ ?(\d\d?)h ?(\d\d?)m ?(\d\d?)s ?(\d{1,3})?(?:ms)?")
@@ -186,11 +183,6 @@ def stream(lines: ReadAgain) -> SessionStream:
     return TemplateStream(_reader(lines), lines, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The chat that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is a chat: lines with `mes` and `is_user`, perhaps behind a header."""
     lines = [value] if isinstance(value, dict) else value
@@ -199,6 +191,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=20, stream=stream
-)
+FORMAT = templates.file_format(API, decode, detect=detect, lines=True, rank=20, stream=stream)

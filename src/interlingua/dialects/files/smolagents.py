@@ -5,23 +5,19 @@ The system prompt, then each task, and the steps of the agent: an action is an a
 github.com/huggingface/smolagents `src/smolagents/memory.py`
 """
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, SystemMessage, TextBlock, Usage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .chat_programs import chat
 from .program_content import content_of, first, inner, items, moment, usage_of, user
 from .reading import Pairing, kept_record
 
 API = "smolagents"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_step(value: Any) -> bool:
@@ -94,14 +90,9 @@ def decode(data: Any) -> Conversation:
     return templates.keep(chat(message for step in body for message in _step(step, pairs)), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The steps that were read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a value is the memory of an agent."""
     return "steps with `timing` and `observations`" if _is_memory(value) else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, writable=False, rank=30)
+FORMAT = templates.file_format(API, decode, detect=detect, rank=30)

@@ -6,17 +6,14 @@ stand in the history like everything else that the model read. `info.model_stats
 `trajectory` repeats the history step by step and is kept for the way back.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, SystemMessage, ToolCall, Usage, blocks_of
 from ...values.request import Conversation
 from ..residual import optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records as _records
+from ..wire import ListedSession, SessionStream
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import (
     a_result,
@@ -31,10 +28,9 @@ from .program_content import (
     user,
 )
 from .reading import kept_record
-from .templates import give_back, keep
+from .templates import file_format, keep
 
 API = "swe-agent"
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 _KEYS = ("history", "messages")
@@ -128,11 +124,6 @@ class _Reader(RowReader):
                 yield message
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The trajectory that was read."""
-    return give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """A history of messages that name their agent or their action, or mini-swe-agent's name for its format."""
     if not isinstance(value, dict):
@@ -149,11 +140,6 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    writable=False,
-    calls_beside=True,
-    listed=ListedSession(_KEYS, listed, beside=("trajectory",)),
+FORMAT = file_format(
+    API, decode, detect=detect, calls_beside=True, listed=ListedSession(_KEYS, listed, beside=("trajectory",))
 )

@@ -6,8 +6,8 @@ pictures, the title) becomes a reference to the place where it now is, and all e
 holes again, so the file comes back as equal JSON, and what was changed since is written as it is now. Changes that no
 hole holds are reported as losses; new messages are refused, since nothing says how the program would have written them.
 
-    return templates.keep(Conversation(entries=...), body, API)      # in decode
-    return templates.give_back(conversation, API, decode)            # in encode
+    return templates.keep(Conversation(entries=...), body, API)  # in decode
+    FORMAT = templates.file_format(API, decode, detect=detect)
 
 A hole is `{"~": [entry, block, field]}`, `{"~": [entry, field]}`, `{"~": [field]}` (of the conversation) or `{"~":
 ["request", wire]}` (all of it, as a request); an object of the file that looks like one is written `{"~": {"as":
@@ -17,6 +17,7 @@ of them, and `{"~": {"fields": number}}` for an object, of which each line has a
 
 import hashlib
 import itertools
+import sys
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,9 +46,9 @@ from ...values.request import Conversation, Entry, is_aside
 from .. import dialect
 from ..comparison import entry_losses
 from ..residual import with_residual
+from ..wire import FileFormat
 from . import records as _records
 
-FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 WHY = _records.WHY
 
 FILE = "~file"  # of a conversation: the template of its file, in a list of one
@@ -119,6 +120,25 @@ def give_back(conversation: Conversation, api: str, decode: Callable[[Any], Conv
         raise Unsupported(api, f"a block of this format {WHY}: {error}", "$.entries") from None
     body = Lines(body) if kept.get(LINE) else body
     return Encoded(body, Losses(lambda: tuple(_changes(conversation, decode(body), api))))
+
+
+class _Codec:
+    """The two ways between a file and a conversation that keeps it; the docstring is that of the format's module."""
+
+    FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
+
+    def __init__(self, api: str, decode: Callable[[Any], Conversation]) -> None:
+        self.API, self.decode = api, decode
+        self.__doc__ = sys.modules[decode.__module__].__doc__
+
+    def encode(self, conversation: Conversation) -> Encoded:
+        """The file that was read."""
+        return give_back(conversation, self.API, self.decode)
+
+
+def file_format(api: str, decode: Callable[[Any], Conversation], **fields: Any) -> FileFormat:
+    """A format of which only what was read is encoded, unless the fields of the `FileFormat` have a `write`."""
+    return FileFormat(name=api, codec=_Codec(api, decode), writable="write" in fields, **fields)
 
 
 # --- lists of records ------------------------------------------------------------------------------------------------
@@ -684,4 +704,4 @@ def _changes(source: Conversation, again: Conversation, api: str) -> Iterator[Lo
     if len(entries) != len(again.entries):
         yield Loss("$.entries", "entries", "the file is read as other messages now", "weakened")
         return
-    yield from entry_losses(source, entries, again, FIELD_SUPPORT, api)
+    yield from entry_losses(source, entries, again, _records.FIELD_SUPPORT, api)

@@ -10,20 +10,16 @@ huggingface.co/docs/trl/dataset_formats
 """
 
 import re
-import sys
 from typing import Any
 
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, SystemMessage, UserMessage
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .reading import Documents, preference
 from .wire_bodies import CHAT, request_in
 
 API = "trl"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 COLUMNS = ("conversations", "conversation", "dialogue", "dialog")  # with `role` and `content`, where others have `from`
 
@@ -121,17 +117,5 @@ def decode(data: Any) -> Conversation:
     return templates.keep(Conversation(entries=entries, head=head, system=system), body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The row that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=DOCUMENTS.detect,
-    split=DOCUMENTS.split,
-    writable=False,
-    rank=45,
-    training={},  # what is common to all
-)
+# Rows for training are checked by what is common to all trainers.
+FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=45, training={})

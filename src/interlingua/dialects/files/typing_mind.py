@@ -3,19 +3,15 @@
 docs.typingmind.com, "Export Data". A message has a role and content; the model stands in the message or in the chat.
 """
 
-import sys
 from typing import Any
 
-from ...values.losses import Encoded, SupportTable
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat
-from . import records, templates
+from . import templates
 from .chat_programs import Chats, chat, chat_messages, is_turn
 from .program_content import inner
 
 API = "typing-mind"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
 def _is_chat(value: Any) -> bool:
@@ -41,17 +37,4 @@ def decode(data: Any) -> Conversation:
     return templates.keep(found, body, API)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The chat as it stood in the export."""
-    return templates.give_back(conversation, API, decode)
-
-
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=CHATS.detect,
-    split=CHATS.split,
-    array="data.chats",
-    writable=False,
-    rank=20,
-)
+FORMAT = templates.file_format(API, decode, detect=CHATS.detect, split=CHATS.split, array="data.chats", rank=20)

@@ -5,26 +5,24 @@ Messages are those of OpenAI's chat wire, with `reasoning_content` beside the co
 github.com/mistralai/mistral-vibe `vibe/core/types.py`, `vibe/core/session`
 """
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, Lines, SupportTable
+from ...values.losses import Lines
 from ...values.messages import Message, UserMessage
 from ...values.request import Conversation
 from ..residual import fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .chat_programs import turn, without_prompt
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import PROGRAM, inner, items, openai_tools, usage_of
 from .reading import Pairing, document_of
 
 API = "vibe"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _ROLES = ("user", "assistant", "tool", "system")
 
@@ -109,11 +107,6 @@ def listed(header: Record, messages: ReadAgain) -> SessionStream:
     return TemplateStream(_Reader(header), messages, API, "messages", header)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The session that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Messages that say whether they were `injected`, or a document with the `metadata` of a session."""
     if _is_session(value):
@@ -122,13 +115,6 @@ def detect(value: Any) -> str | None:
     return "messages with `injected`" if _are_lines(lambda: lines) else None
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    lines=True,
-    writable=False,
-    rank=20,
-    stream=stream,
-    listed=ListedSession(("messages",), listed),
+FORMAT = templates.file_format(
+    API, decode, detect=detect, lines=True, rank=20, stream=stream, listed=ListedSession(("messages",), listed)
 )

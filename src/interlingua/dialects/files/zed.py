@@ -6,7 +6,6 @@ from which a thread goes on. Threads of 2025 have a `version`, a `summary` for t
 """
 
 import sqlite3
-import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -14,18 +13,16 @@ from typing import Any
 import zstandard
 
 from ...values.errors import BadWire
-from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultMessage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
-from . import records, templates
+from ..wire import ListedSession, SessionStream
+from . import templates
 from .line_sessions import ReadAgain, Record, TemplateStream, TreeReader, read
 from .program_content import a_call, a_result, content_of, inner, items, user
 from .reading import columns_of, plain_usage, read_json, values_at
 
 API = "zed"
-FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 MAX_THREAD = 256 * 1024 * 1024  # bytes of a decompressed thread
 
 VARIANTS = frozenset(
@@ -166,11 +163,6 @@ def listed(header: Record, messages: ReadAgain) -> SessionStream:
     return TemplateStream(_Reader(header), messages, API, "messages", header)
 
 
-def encode(conversation: Conversation) -> Encoded:
-    """The thread that was read."""
-    return templates.give_back(conversation, API, decode)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is a thread of this program."""
     return "a thread of `User` and `Agent` messages" if _is_thread(value) and value["messages"] else None
@@ -203,12 +195,6 @@ def _unpacked(data: Any, id: Any) -> bytes:
     return found
 
 
-FORMAT = FileFormat(
-    name=API,
-    codec=sys.modules[__name__],
-    detect=detect,
-    database=database,
-    writable=False,
-    rank=20,
-    listed=ListedSession(("messages",), listed),
+FORMAT = templates.file_format(
+    API, decode, detect=detect, database=database, rank=20, listed=ListedSession(("messages",), listed)
 )
