@@ -14,14 +14,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, ToolCall
-from ...values.request import Conversation
 from ..codec import ANSWER
-from ..residual import optional, reading
-from ..wire import SessionStream
-from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
+from ..residual import optional
+from .line_sessions import Record, RowReader, line_format
 from .program_content import a_call, a_result, first, items, moment, user
-from .records import lines_of
-from .templates import file_format, keep
 
 API = "antigravity"
 
@@ -103,19 +99,6 @@ def _turn(lines: list[Record], begin: int) -> Iterator[Message]:
                 yield user(text, when, program=True)
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """A transcript: text, bytes, or the values of its lines."""
-    lines = lines_of(data, API)
-    return keep(read(_Reader(), lines), lines, API, lines=True)
-
-
-@reading(API)
-def stream(lines: ReadAgain) -> SessionStream:
-    """The same, one entry at a time."""
-    return TemplateStream(_Reader(), lines, API)
-
-
 def detect(value: Any) -> str | None:
     """Steps with an index, a source and a type."""
     lines = items(value) if isinstance(value, list) else items([value])
@@ -124,4 +107,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = file_format(API, decode, detect=detect, lines=True, stream=stream)
+FORMAT = line_format(API, lambda lines: _Reader(), detect=detect)

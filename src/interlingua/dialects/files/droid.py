@@ -16,12 +16,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.messages import AssistantMessage, Message, TextBlock, blocks_of
-from ...values.request import Conversation
 from ..codec import ANSWER
-from ..residual import optional, reading
-from ..wire import SessionStream
+from ..residual import optional
 from .line_readers import BaseLineReader
-from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, TreeReader, read
+from .line_sessions import ReadAgain, Reader, Record, RowReader, TreeReader, line_format
 from .program_content import (
     a_result,
     content_of,
@@ -34,8 +32,6 @@ from .program_content import (
     user_messages,
 )
 from .reading import Pairing, kept_record
-from .records import lines_of
-from .templates import file_format, keep
 
 API = "droid"
 OUTPUT = "lines of `droid exec`"
@@ -165,19 +161,6 @@ def _reader(lines: ReadAgain) -> Reader:
     return _OutputReader() if _is_output(lines) else _Reader()
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """A session file, or the output of a run: text, bytes, or the values of its lines."""
-    lines = lines_of(data, API)
-    return keep(read(_reader(lambda: lines), lines), lines, API, lines=True)
-
-
-@reading(API)
-def stream(lines: ReadAgain) -> SessionStream:
-    """The same, one entry at a time."""
-    return TemplateStream(_reader(lines), lines, API)
-
-
 def detect(value: Any) -> str | None:
     """A `session_start` line, or lines of type `message` behind one that was lost."""
     lines = items(value) if isinstance(value, list) else items([value])
@@ -212,4 +195,4 @@ def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> Ba
     return None if detect(list(first)) == OUTPUT else _LineReader(state)
 
 
-FORMAT = file_format(API, decode, detect=detect, lines=True, line_reader=line_reader, stream=stream, rank=40)
+FORMAT = line_format(API, _reader, detect=detect, line_reader=line_reader, rank=40)

@@ -12,14 +12,10 @@ from msgspec.structs import replace
 
 from ...values.errors import BadWire
 from ...values.messages import Message, text_of
-from ...values.request import Conversation
 from ..codec import ANSWER
-from ..residual import fields_of, optional, reading
-from ..wire import SessionStream
-from . import templates
-from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, read
+from ..residual import fields_of, optional
+from .line_sessions import ReadAgain, Reader, Record, RowReader, line_format
 from .program_content import content_of, moment, usage_of, user
-from .records import lines_of
 
 API = "gptme"
 
@@ -74,23 +70,10 @@ def _reader(lines: ReadAgain) -> Reader:
     return _Reader()
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """A log: text, bytes, or the values of its lines."""
-    lines = lines_of(data, API)
-    return templates.keep(read(_reader(lambda: lines), lines), lines, API, lines=True)
-
-
-@reading(API)
-def stream(lines: ReadAgain) -> SessionStream:
-    """The same, one entry at a time."""
-    return TemplateStream(_reader(lines), lines, API)
-
-
 def detect(value: Any) -> str | None:
     """Whether lines are a log of this program."""
     is_log = isinstance(value, list) and _is_log(lambda: value)
     return "messages with `timestamp`, `pinned` or `hide`" if is_log else None
 
 
-FORMAT = templates.file_format(API, decode, detect=detect, lines=True, rank=40, stream=stream)
+FORMAT = line_format(API, _reader, detect=detect, rank=40)

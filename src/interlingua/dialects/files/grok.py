@@ -17,11 +17,9 @@ from msgspec.structs import replace
 
 from ...values.compact import IdMap
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, text_of
-from ...values.request import Conversation
 from ..codec import ANSWER
-from ..residual import fields_of, optional, reading
-from ..wire import SessionStream
-from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, read
+from ..residual import fields_of, optional
+from .line_sessions import ReadAgain, Reader, Record, RowReader, line_format
 from .program_content import (
     a_call,
     a_result,
@@ -33,8 +31,6 @@ from .program_content import (
     moment,
     user,
 )
-from .records import lines_of
-from .templates import file_format, keep
 
 API = "grok"
 
@@ -209,19 +205,6 @@ def _reader(lines: ReadAgain) -> Reader:
     return _HistoryReader() if _is_history(lines) else _UpdateReader()
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """The updates or the history of a session: text, bytes, or the values of its lines."""
-    lines = lines_of(data, API)
-    return keep(read(_reader(lambda: lines), lines), lines, API, lines=True)
-
-
-@reading(API)
-def stream(lines: ReadAgain) -> SessionStream:
-    """The same, one entry at a time."""
-    return TemplateStream(_reader(lines), lines, API)
-
-
 def detect(value: Any) -> str | None:
     """Updates of a session, as its method says, or its chat history."""
     lines = items(value if isinstance(value, list) else [value])
@@ -234,4 +217,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = file_format(API, decode, detect=detect, lines=True, rank=30, stream=stream)
+FORMAT = line_format(API, _reader, detect=detect, rank=30)

@@ -13,14 +13,11 @@ from msgspec.structs import replace
 from ...values.compact import IdMap
 from ...values.errors import BadWire
 from ...values.messages import Block, Message, ToolCall, ToolResultMessage
-from ...values.request import Conversation
 from ..codec import ANSWER
-from ..residual import optional, reading
-from ..wire import SessionStream
-from . import templates
-from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, read
+from ..residual import optional
+from .line_sessions import ReadAgain, Reader, Record, RowReader, line_format
 from .program_content import a_result, content_of, first, inner, items, moment, user
-from .records import IFLOW, lines_of
+from .records import IFLOW
 
 API = "iflow"
 
@@ -108,19 +105,6 @@ def _reader(lines: ReadAgain) -> Reader:
     return _Reader()
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """A session file: text, bytes, or the values of its lines."""
-    lines = lines_of(data, API)
-    return templates.keep(read(_reader(lambda: lines), lines), lines, API, lines=True)
-
-
-@reading(API)
-def stream(lines: ReadAgain) -> SessionStream:
-    """The same, one entry at a time."""
-    return TemplateStream(_reader(lines), lines, API)
-
-
 def detect(value: Any) -> str | None:
     """Lines of Claude Code's fields whose session has an id of this program."""
     lines = items(value if isinstance(value, list) else [value])[:50]
@@ -128,4 +112,4 @@ def detect(value: Any) -> str | None:
     return "lines with a `message` and a `sessionId` of iFlow" if named else None
 
 
-FORMAT = templates.file_format(API, decode, detect=detect, lines=True, rank=40, stream=stream)
+FORMAT = line_format(API, _reader, detect=detect, rank=40)

@@ -2,6 +2,8 @@
 
 A format has a `Reader`. It yields an entry as soon as no later record can change it, so `decode` collects its entries
 and `stream` hands them on. What depends on records that follow is found by an earlier pass.
+
+    FORMAT = line_format(API, lambda lines: _Reader(), detect=detect)  # JSON lines
 """
 
 import itertools
@@ -17,8 +19,11 @@ from msgspec.structs import replace
 from ...values.errors import FormatError
 from ...values.messages import AssistantMessage, Extra, Message
 from ...values.request import Conversation, Entry
+from ..residual import reading
+from ..wire import FileFormat, SessionStream
 from . import templates
 from .program_content import conversation_of
+from .records import lines_of
 
 Record: TypeAlias = dict[str, Any]
 ReadAgain: TypeAlias = Callable[[], Iterable[Any]]  # reads the records of a file again
@@ -230,3 +235,22 @@ class TemplateStream(EntryStream):
         """A list that repeats the records."""
         count = sum(1 for _ in listed.items(key))
         return templates.LongList(count, lambda: map(template.beside, listed.items(key)))
+
+
+def line_format(api: str, reader: Callable[[ReadAgain], Reader], **fields: Any) -> FileFormat:
+    """A format of JSON lines that are kept as a template, with more fields of its `FileFormat`.
+
+    `reader` returns what reads the lines of a session, or raises `BadWire` if they are not of the format.
+    """
+
+    @reading(api)
+    def decode(data: Any) -> Conversation:
+        lines = lines_of(data, api)
+        return templates.keep(read(reader(lambda: lines), lines), lines, api, lines=True)
+
+    @reading(api)
+    def stream(lines: ReadAgain) -> SessionStream:
+        return TemplateStream(reader(lines), lines, api)
+
+    decode.__module__ = reader.__module__
+    return templates.file_format(api, decode, lines=True, stream=stream, **fields)

@@ -18,12 +18,10 @@ from ...values.errors import BadWire
 from ...values.messages import AssistantMessage, Block, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..codec import ANSWER, USER
-from ..residual import fields_of, optional, reading, whole
-from ..wire import SessionStream
-from . import templates
-from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
+from ..residual import fields_of, optional, whole
+from .line_sessions import ReadAgain, Reader, Record, line_format
 from .reading import Node, Pairing, image_of, json_value, kept_record, result_content, seconds
-from .records import lines_of, milliseconds
+from .records import milliseconds
 
 API = "silly-tavern"
 
@@ -170,19 +168,6 @@ def _reader(lines: ReadAgain) -> Reader:
     return _Reader()
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """The lines of one chat."""
-    lines = lines_of(data, API)
-    return templates.keep(read(_reader(lambda: lines), lines), lines, API, lines=True)
-
-
-@reading(API)
-def stream(lines: ReadAgain) -> SessionStream:
-    """The same, one entry at a time."""
-    return TemplateStream(_reader(lines), lines, API)
-
-
 def detect(value: Any) -> str | None:
     """Whether a document is a chat: lines with `mes` and `is_user`, perhaps behind a header."""
     lines = [value] if isinstance(value, dict) else value
@@ -191,4 +176,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = templates.file_format(API, decode, detect=detect, lines=True, rank=20, stream=stream)
+FORMAT = line_format(API, _reader, detect=detect, rank=20)
