@@ -8,13 +8,9 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...values.errors import BadWire
-from ...values.request import Conversation, Entry
+from ...values.request import Entry
 from .. import dialect
-from ..residual import body_of, reading
-from ..wire import ListedSession, SessionStream
-from . import templates
-from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
+from .line_sessions import Reader, document_format
 from .reading import columns_of, read_json, values_at
 
 API = "agents-sdk"
@@ -28,21 +24,6 @@ def _is_session(value: Any) -> bool:
 class _Reader(Reader):
     def entries(self, records: Iterable[Any]) -> Iterator[Entry]:
         return (Entry(message=one) for one in dialect(WIRE).messages_in(records))  # type: ignore[attr-defined]
-
-
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """One session."""
-    body = body_of(data, API)
-    if not _is_session(body):
-        raise BadWire(API, "expected a `session_id` and `items`")
-    return templates.keep(read(_Reader(), body["items"]), body, API)
-
-
-@reading(API)
-def listed(header: Record, items: ReadAgain) -> SessionStream | None:
-    """One session, one entry at a time."""
-    return TemplateStream(_Reader(), items, API, "items", header) if _is_session(header) else None
 
 
 def detect(value: Any) -> str | None:
@@ -68,6 +49,12 @@ def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
             yield {"session_id": id, "items": items}
 
 
-FORMAT = templates.file_format(
-    API, decode, detect=detect, database=database, rank=20, listed=ListedSession(("items",), listed)
+FORMAT = document_format(
+    API,
+    "items",
+    lambda session, items: _Reader() if _is_session(session) else None,
+    "a `session_id` and `items`",
+    detect=detect,
+    database=database,
+    rank=20,
 )

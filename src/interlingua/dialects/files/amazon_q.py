@@ -9,13 +9,9 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...values.errors import BadWire
 from ...values.messages import AssistantMessage, Block, Message, TextBlock
-from ...values.request import Conversation
-from ..residual import body_of, fields_of, optional, reading
-from ..wire import ListedSession, SessionStream
-from . import templates
-from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
+from ..residual import fields_of, optional
+from .line_sessions import ReadAgain, Reader, Record, RowReader, document_format
 from .program_content import a_call, a_result, first, inner, items, moment, user
 from .reading import columns_of, read_json
 
@@ -104,21 +100,8 @@ def _is_turn(value: Any) -> bool:
     return not _turn(value)[0].keys().isdisjoint(("content", "env_context"))
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """One conversation."""
-    body = body_of(data, API)
-    if not _is_conversation(body):
-        raise BadWire(API, "expected a `conversation_id` and a `history` of turns")
-    return templates.keep(read(_Reader(body), body["history"]), body, API)
-
-
-@reading(API)
-def listed(header: Record, turns: ReadAgain) -> SessionStream:
-    """One conversation, one entry at a time."""
-    if not _is_conversation(header) or not all(map(_is_turn, turns())):
-        raise BadWire(API, "expected a `conversation_id` and a `history` of turns")
-    return TemplateStream(_Reader(header), turns, API, "history", header)
+def _reader(conversation: Record, turns: ReadAgain) -> Reader | None:
+    return _Reader(conversation) if _is_conversation(conversation) and all(map(_is_turn, turns())) else None
 
 
 def detect(value: Any) -> str | None:
@@ -140,6 +123,6 @@ def _stored(connection: sqlite3.Connection, tables: list[str]) -> Iterator[Any]:
                 yield conversation
 
 
-FORMAT = templates.file_format(
-    API, decode, detect=detect, database=database, rank=20, listed=ListedSession(("history",), listed)
+FORMAT = document_format(
+    API, "history", _reader, "a `conversation_id` and a `history` of turns", detect=detect, database=database, rank=20
 )

@@ -9,16 +9,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.errors import BadWire
 from ...values.messages import Message
-from ...values.request import Conversation
 from ..codec import ANSWER
-from ..residual import optional, reading
-from ..wire import ListedSession, SessionStream
-from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
+from ..residual import optional
+from .line_sessions import Record, RowReader, document_format
 from .program_content import (
     a_result,
-    an_object_of,
     content_of,
     first,
     inner,
@@ -29,7 +25,6 @@ from .program_content import (
     user,
 )
 from .reading import kept_record
-from .templates import file_format, keep
 
 API = "amp"
 
@@ -77,27 +72,12 @@ def _result(item: dict[str, Any], when: int | None) -> Message | None:
     return a_result(id, output, failed=failed, when=when)
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """A thread."""
-    document = an_object_of(data, API)
-    if not isinstance(document.get("messages"), list):
-        raise BadWire(API, "a thread has `messages`", "$.messages")
-    return keep(read(_Reader(document), items(document["messages"])), document, API)
-
-
-@reading(API)
-def listed(header: Record, messages: ReadAgain) -> SessionStream:
-    """A thread, one entry at a time."""
-    return TemplateStream(_Reader(header), messages, API, "messages", header)
-
-
 class _Reader(RowReader):
     def __init__(self, thread: Record) -> None:
         self.fields = {"title": thread.get("title")}
 
     def messages(self, records: Iterable[Record]) -> Iterator[Message]:
-        return (message for wire in records for message in _message(wire))
+        return (message for wire in records if isinstance(wire, dict) for message in _message(wire))
 
 
 def detect(value: Any) -> str | None:
@@ -110,4 +90,6 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = file_format(API, decode, detect=detect, listed=ListedSession(("messages",), listed))
+FORMAT = document_format(
+    API, "messages", lambda thread, messages: _Reader(thread), "a thread with `messages`", detect=detect
+)

@@ -12,7 +12,6 @@ first entry of each says which call started it. Pictures count wherever they sta
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...values.errors import BadWire
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -22,13 +21,11 @@ from ...values.messages import (
     Usage,
     blocks_of,
 )
-from ...values.request import Conversation, Entry
-from ..residual import optional, reading, with_residual
-from ..wire import ListedSession, SessionStream
-from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
+from ...values.request import Entry
+from ..residual import optional, with_residual
+from .line_sessions import Record, RowReader, document_format
 from .program_content import (
     a_result,
-    an_object_of,
     call_of,
     content_of,
     inclusive_usage,
@@ -39,7 +36,6 @@ from .program_content import (
     thinking_of,
     user,
 )
-from .templates import file_format, keep
 
 API = "atif"
 
@@ -109,7 +105,7 @@ class _Reader(RowReader):
         }
 
     def messages(self, records: Iterable[Record]) -> Iterator[Message]:
-        return (message for step in records for message in _step(step))
+        return (message for step in records if isinstance(step, dict) for message in _step(step))
 
     def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
         main = super().entries(records)
@@ -143,21 +139,6 @@ def _placed(messages: Iterable[Message], prefix: str, started: dict[Any, Any]) -
                 started[named.get("trajectory_id")] = {"entry": callers.get(call, id), "callId": call}
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """A trajectory."""
-    document = an_object_of(data, API)
-    if not isinstance(document.get("steps"), list):
-        raise BadWire(API, "a trajectory has `steps`", "$.steps")
-    return keep(read(_Reader(document), items(document["steps"])), document, API)
-
-
-@reading(API)
-def listed(header: Record, steps: ReadAgain) -> SessionStream:
-    """A trajectory, one entry at a time; its sub-agents are in memory."""
-    return TemplateStream(_Reader(header), steps, API, "steps", header)
-
-
 def detect(value: Any) -> str | None:
     """The format names itself; without a name, steps of a user or an agent beside the agent that made them."""
     if not isinstance(value, dict) or not isinstance(value.get("steps"), list):
@@ -170,4 +151,11 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = file_format(API, decode, detect=detect, calls_beside=True, listed=ListedSession(("steps",), listed))
+FORMAT = document_format(
+    API,
+    "steps",
+    lambda trajectory, steps: _Reader(trajectory),
+    "a trajectory with `steps`",
+    detect=detect,
+    calls_beside=True,
+)

@@ -4,6 +4,7 @@ A format has a `Reader`. It yields an entry as soon as no later record can chang
 and `stream` hands them on. What depends on records that follow is found by an earlier pass.
 
     FORMAT = line_format(API, lambda lines: _Reader(), detect=detect)  # JSON lines
+    FORMAT = document_format(API, "messages", _reader, "a thread with `messages`", detect=detect)
 """
 
 import itertools
@@ -16,13 +17,13 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 
-from ...values.errors import FormatError
+from ...values.errors import BadWire, FormatError
 from ...values.messages import AssistantMessage, Extra, Message
 from ...values.request import Conversation, Entry
-from ..residual import reading
-from ..wire import FileFormat, SessionStream
+from ..residual import body_of, reading
+from ..wire import FileFormat, ListedSession, SessionStream
 from . import templates
-from .program_content import conversation_of
+from .program_content import conversation_of, inner
 from .records import lines_of
 
 Record: TypeAlias = dict[str, Any]
@@ -254,3 +255,32 @@ def line_format(api: str, reader: Callable[[ReadAgain], Reader], **fields: Any) 
 
     decode.__module__ = reader.__module__
     return templates.file_format(api, decode, lines=True, stream=stream, **fields)
+
+
+def document_format(
+    api: str, key: str, reader: Callable[[Record, ReadAgain], Reader | None], shape: str, **fields: Any
+) -> FileFormat:
+    """The same of one JSON document with a list of records at `key`; errors say that `shape` was expected.
+
+    `reader` is given the document, of a large file without the records, and what reads them; it returns None if they
+    are not of the format.
+    """
+
+    def checked(document: Any, records: ReadAgain) -> Reader:
+        found = reader(document, records) if isinstance(inner(document, key), list) else None
+        if found is None:
+            raise BadWire(api, f"expected {shape}")
+        return found
+
+    @reading(api)
+    def decode(data: Any) -> Conversation:
+        body = body_of(data, api)
+        records = inner(body, key)
+        return templates.keep(read(checked(body, lambda: records), records), body, api)
+
+    @reading(api)
+    def listed(header: Record, records: ReadAgain) -> SessionStream:
+        return TemplateStream(checked(header, records), records, api, key, header)
+
+    decode.__module__ = reader.__module__
+    return templates.file_format(api, decode, listed=ListedSession((key,), listed), **fields)

@@ -10,13 +10,9 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...values.errors import BadWire
 from ...values.messages import Message, TextBlock
-from ...values.request import Conversation
-from ..residual import body_of, fields_of, optional, reading
-from ..wire import ListedSession, SessionStream
-from . import templates
-from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
+from ..residual import fields_of, optional
+from .line_sessions import ReadAgain, Reader, Record, RowReader, document_format
 from .program_content import a_result, first, inner, moment, user
 from .reading import Pairing, columns_of, read_json, rounds, rows_of, values_at
 
@@ -34,20 +30,8 @@ def _is_message(value: Any) -> bool:
     return isinstance(value, dict) and "messageID" in value
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """One thread with its messages."""
-    body = body_of(data, API)
-    if not _is_thread(body):
-        raise BadWire(API, "expected a `thread` and its `messages`")
-    return templates.keep(read(_Reader(), body["messages"]), body, API)
-
-
-@reading(API)
-def listed(header: Record, messages: ReadAgain) -> SessionStream | None:
-    """One thread, one entry at a time."""
-    is_own = _is_thread(header) and all(map(_is_message, messages()))
-    return TemplateStream(_Reader(), messages, API, "messages", header) if is_own else None
+def _reader(thread: Record, messages: ReadAgain) -> Reader | None:
+    return _Reader() if _is_thread(thread) and all(map(_is_message, messages())) else None
 
 
 class _Reader(RowReader):
@@ -112,6 +96,6 @@ def _threads(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
             yield {"thread": thread, "messages": messages}
 
 
-FORMAT = templates.file_format(
-    API, decode, detect=detect, database=database, rank=20, listed=ListedSession(("messages",), listed)
+FORMAT = document_format(
+    API, "messages", _reader, "a `thread` and its `messages`", detect=detect, database=database, rank=20
 )

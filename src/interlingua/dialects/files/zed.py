@@ -14,11 +14,8 @@ import zstandard
 
 from ...values.errors import BadWire
 from ...values.messages import AssistantMessage, Block, ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultMessage
-from ...values.request import Conversation
-from ..residual import body_of, fields_of, optional, reading
-from ..wire import ListedSession, SessionStream
-from . import templates
-from .line_sessions import ReadAgain, Record, TemplateStream, TreeReader, read
+from ..residual import fields_of, optional
+from .line_sessions import ReadAgain, Reader, Record, TreeReader, document_format
 from .program_content import a_call, a_result, content_of, inner, items, user
 from .reading import columns_of, plain_usage, read_json, values_at
 
@@ -146,21 +143,8 @@ def _is_thread(value: Any) -> bool:
     )
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """One thread."""
-    body = body_of(data, API)
-    if not _is_thread(body):
-        raise BadWire(API, "expected a thread with a `title`, `updated_at` and `messages`")
-    return templates.keep(read(_Reader(body), body["messages"]), body, API)
-
-
-@reading(API)
-def listed(header: Record, messages: ReadAgain) -> SessionStream:
-    """A thread, one entry at a time."""
-    if not _is_thread({**header, "messages": []}) or not all(map(_is_message, messages())):
-        raise BadWire(API, "expected a thread with a `title`, `updated_at` and `messages`")
-    return TemplateStream(_Reader(header), messages, API, "messages", header)
+def _reader(thread: Record, messages: ReadAgain) -> Reader | None:
+    return _Reader(thread) if _is_thread(thread) and all(map(_is_message, messages())) else None
 
 
 def detect(value: Any) -> str | None:
@@ -195,6 +179,12 @@ def _unpacked(data: Any, id: Any) -> bytes:
     return found
 
 
-FORMAT = templates.file_format(
-    API, decode, detect=detect, database=database, rank=20, listed=ListedSession(("messages",), listed)
+FORMAT = document_format(
+    API,
+    "messages",
+    _reader,
+    "a thread with a `title`, `updated_at` and `messages`",
+    detect=detect,
+    database=database,
+    rank=20,
 )
