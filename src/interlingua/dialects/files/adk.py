@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
-from ..residual import body_of, count, fields_of, optional, reading
-from . import templates
+from ..residual import count, fields_of, optional
 from .program_content import a_result, attachment_of, conversation_of, first, inner, items, moment, user
 from .reading import Documents, Pairing, columns_of, read_json, rows_of
 
@@ -39,9 +38,6 @@ def _is_session(value: Any) -> bool:
     events = inner(value, "events")
     named = isinstance(_get(value, "app_name"), str) and isinstance(_get(value, "user_id"), str)
     return named and isinstance(events, list) and all(map(_is_event, events))
-
-
-DOCUMENTS = Documents(API, _is_session, "`events` of a session with its app and user", "sessions")
 
 
 def _usage(event: dict[str, Any]) -> Usage | None:
@@ -103,15 +99,12 @@ def _messages(event: dict[str, Any], pairs: Pairing) -> Iterator[Message]:
         yield replace(answer, stop_reason="error", error_message=failed) if failed else answer
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
+def _conversation(session: dict[str, Any]) -> Conversation:
     """One session."""
-    body = body_of(data, API)
-    session = DOCUMENTS.only(body)
     pairs = Pairing()
     found = [message for event in session["events"] for message in _messages(event, pairs)]
     title = inner(session, "state", "__session_metadata__", "displayName")
-    return templates.keep(conversation_of(found, title=title), body, API)
+    return conversation_of(found, title=title)
 
 
 def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
@@ -144,4 +137,6 @@ def _event(row: dict[str, Any]) -> dict[str, Any]:
     return {"author": "", **event, **{name: value for name, value in stored.items() if value is not None}}
 
 
-FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, database=database, rank=30)
+FORMAT = Documents(API, _is_session, "`events` of a session with its app and user", "sessions").format(
+    _conversation, database=database, rank=30
+)

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from ...values.messages import AssistantMessage, Message, ToolResultMessage, Usage
 from ...values.request import Conversation
-from ..residual import body_of, count, fields_of, optional, reading
-from . import templates
+from ..residual import count, fields_of, optional
 from .chat_programs import chat, turn
 from .program_content import inner, items
 from .reading import Documents, Pairing, columns_of, read_json, rows_of
@@ -25,9 +24,6 @@ def _is_session(value: Any) -> bool:
     runs = inner(value, "runs")
     known = isinstance(inner(value, "session_id"), str) and isinstance(runs, list)
     return known and all(isinstance(run, dict) and ("run_id" in run or "messages" in run) for run in runs)
-
-
-DOCUMENTS = Documents(API, _is_session, "`runs` of a session", "sessions")
 
 
 def _usage(metrics: Any) -> Usage | None:
@@ -62,13 +58,10 @@ def _completed(message: Message, record: dict[str, Any]) -> Message:
     return message
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
+def _conversation(session: dict[str, Any]) -> Conversation:
     """One session."""
-    body = body_of(data, API)
-    session = DOCUMENTS.only(body)
     title = inner(session, "session_data", "session_name")
-    return templates.keep(chat(_once(_messages(items(session["runs"]))), title=title), body, API)
+    return chat(_once(_messages(items(session["runs"]))), title=title)
 
 
 def _once(messages: Iterator[Message]) -> Iterator[Message]:
@@ -105,4 +98,6 @@ def _value(text: Any) -> Any:
     return read_json(found) if isinstance(found, str) else found
 
 
-FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, database=database, rank=30)
+FORMAT = Documents(API, _is_session, "`runs` of a session", "sessions").format(
+    _conversation, database=database, rank=30
+)

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from ...values.messages import AssistantMessage, UserMessage
 from ...values.request import Conversation, Entry
-from ..residual import body_of, optional, reading
-from . import templates
+from ..residual import optional
 from .reading import Documents
 
 API = "alpaca"
@@ -73,18 +72,13 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)
 
 
-DOCUMENTS = Documents(API, _is_row, "an `instruction` with its `output`")
-
-
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """One row, or a set of one."""
-    body = body_of(data, API)
-    row = DOCUMENTS.only(body, "$.instruction")
+def _conversation(row: dict[str, Any]) -> Conversation:
+    """One row."""
     entries = tuple(_entries(row))
     system = optional(row.get("system")) or optional(row.get("system_prompt")) or None
-    conversation = Conversation(entries=entries, head="chosen", system=system)
-    return templates.keep(conversation, body, API)
+    return Conversation(entries=entries, head="chosen", system=system)
 
 
-FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=40)
+FORMAT = Documents(API, _is_row, "an `instruction` with its `output`", path="$.instruction").format(
+    _conversation, rank=40
+)

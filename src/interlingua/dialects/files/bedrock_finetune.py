@@ -8,8 +8,6 @@ docs.aws.amazon.com/nova/latest/userguide/fine-tune-prepare-data-understanding.h
 from typing import Any
 
 from ...values.request import Conversation
-from ..residual import body_of, reading
-from . import templates
 from .reading import Documents
 from .wire_bodies import CONVERSE, request_in
 
@@ -24,16 +22,12 @@ def _is_row(value: Any) -> bool:
     return isinstance(value.get("schemaVersion"), str) and value["schemaVersion"].startswith(SCHEMA)
 
 
-DOCUMENTS = Documents(API, _is_row, "a `schemaVersion` bedrock-conversation-2024")
-
-
-@reading(API)
-def decode(data: Any) -> Conversation:
+def _conversation(row: dict[str, Any]) -> Conversation:
     """One row."""
-    body = body_of(data, API)
-    row = DOCUMENTS.only(body, "$.schemaVersion")
     request = {key: value for key, value in row.items() if key in ("system", "messages", "toolConfig")}
-    return templates.keep(request_in(request, CONVERSE), body, API)
+    return request_in(request, CONVERSE)
 
 
-FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=20)
+FORMAT = Documents(API, _is_row, "a `schemaVersion` bedrock-conversation-2024", path="$.schemaVersion").format(
+    _conversation, rank=20
+)

@@ -11,11 +11,10 @@ from typing import Any
 
 from ...values.messages import Message, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation
-from ..residual import body_of, fields_of, optional, reading
-from . import templates
-from .chat_programs import Chats, chat
+from ..residual import fields_of, optional
+from .chat_programs import chat
 from .program_content import a_result, first, image_of, inner, items, moment, usage_of, user
-from .reading import Pairing, rounds
+from .reading import Documents, Pairing, rounds
 
 API = "big-agi"
 
@@ -32,9 +31,6 @@ def _is_chat(value: Any) -> bool:
         and isinstance(value.get("messages"), list)
         and all(map(_is_message, value["messages"]))
     )
-
-
-CHATS = Chats(API, _is_chat, lambda value: inner(value, "conversations"), "chats with a `systemPurposeId`")
 
 
 def _parts(fragments: list[dict[str, Any]], pairs: Pairing) -> Iterator[Any]:
@@ -89,13 +85,12 @@ def _messages(records: list[dict[str, Any]]) -> Iterator[Message]:
             yield user(tuple(parts), when)
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """One chat, in an export or by itself."""
-    body = body_of(data, API)
-    one = CHATS.only(body)
+def _conversation(one: dict[str, Any]) -> Conversation:
+    """One chat."""
     title = optional(one.get("userTitle")) or optional(one.get("autoTitle"))
-    return templates.keep(chat(_messages(one["messages"]), title=title), body, API)
+    return chat(_messages(one["messages"]), title=title)
 
 
-FORMAT = templates.file_format(API, decode, detect=CHATS.detect, split=CHATS.split, array="conversations", rank=20)
+FORMAT = Documents(
+    API, _is_chat, "chats with a `systemPurposeId`", "chats", inside=lambda value: inner(value, "conversations")
+).format(_conversation, array="conversations", rank=20)

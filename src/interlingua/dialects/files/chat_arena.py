@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from ...values.messages import AssistantMessage, Message
 from ...values.request import Conversation, ModelDescriptor
-from ..residual import body_of, optional, reading
-from . import templates
+from ..residual import optional
 from .program_content import first, inner, moment
 from .reading import Documents, preference
 from .wire_bodies import CHAT, request_in
@@ -41,9 +40,6 @@ def _is_row(value: Any) -> bool:
     )
 
 
-DOCUMENTS = Documents(API, _is_row, "a `conversation` beside its `model`, or two of them")
-
-
 def _messages(chat: list[Any], model: Any, when: int | None) -> list[Message]:
     """The messages of a chat; each may have a time of its own, else the row's is that of the last answer."""
     found = [entry.message for entry in request_in(chat, CHAT).entries]
@@ -57,11 +53,8 @@ def _messages(chat: list[Any], model: Any, when: int | None) -> list[Message]:
     return named
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """One row, or a set of one."""
-    body = body_of(data, API)
-    row = DOCUMENTS.only(body, "$.conversation")
+def _conversation(row: dict[str, Any]) -> Conversation:
+    """One row."""
     when = moment(first(row, "timestamp", "tstamp"))
     if "conversation" in row:
         sides = [""]
@@ -71,7 +64,9 @@ def decode(data: Any) -> Conversation:
     chats = [_messages(row[f"conversation{side}"], row[f"model{side}"], when) for side in sides]
     entries, head = preference(*chats)
     model = ModelDescriptor(id=inner(row, f"model{sides[0]}"))
-    return templates.keep(Conversation(entries=entries, head=head, model=model), body, API)
+    return Conversation(entries=entries, head=head, model=model)
 
 
-FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=40)
+FORMAT = Documents(API, _is_row, "a `conversation` beside its `model`, or two of them", path="$.conversation").format(
+    _conversation, rank=40
+)

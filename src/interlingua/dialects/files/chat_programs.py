@@ -5,10 +5,9 @@ own; reasoning, calls and results stand beside it or among the parts. A message 
 empty, not an error.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from ...values.errors import BadWire
 from ...values.messages import Block, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import optional, whole
@@ -31,41 +30,6 @@ ROLES = {"user": "user", "human": "user", "assistant": "assistant", "bot": "assi
 _CONTENT = ("contentParts", "contentChunks", "content", "text")
 _REASONING = ("reasoning", "reasoning_content", "reasoningContent", "thinking")
 _TIMES = ("timestamp", "createdAt", "created_at", "created", "date", "time")
-
-
-class Chats(NamedTuple):
-    """Chats of a program, each by itself, in a list, or in an export.
-
-    `is_chat` recognises one, `inside` returns the list of them in an export (None for any other value).
-    """
-
-    api: str
-    is_chat: Callable[[Any], bool]
-    inside: Callable[[Any], Any]
-    shape: str
-
-    def _all(self, value: Any) -> list[Any] | None:
-        found = value if isinstance(value, list) else self.inside(value)
-        return found if isinstance(found, list) and found and all(map(self.is_chat, found)) else None
-
-    def detect(self, value: Any) -> str | None:
-        """Whether a value is a chat, a list of chats or an export."""
-        return self.shape if self.is_chat(value) or self._all(value) is not None else None
-
-    def split(self, value: Any) -> list[Any] | None:
-        """The chats of a list or an export, if there are several."""
-        found = None if self.is_chat(value) else self._all(value)
-        return found if found is not None and len(found) > 1 else None
-
-    def only(self, body: Any) -> dict[str, Any]:
-        """The one chat of a body."""
-        found = [body] if self.is_chat(body) else self._all(body)
-        if found is None:
-            raise BadWire(self.api, f"expected {self.shape}")
-        if len(found) > 1:
-            raise BadWire(self.api, f"{len(found)} chats: take one of them")
-        chat: dict[str, Any] = found[0]
-        return chat
 
 
 def is_turn(value: Any, role: str = "role", *content: str) -> bool:

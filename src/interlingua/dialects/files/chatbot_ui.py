@@ -35,7 +35,7 @@ def _is_one(value: Any) -> bool:
     return _is_conversation(value) or (_is_export(value) and len(value["history"]) == 1)
 
 
-DOCUMENTS = Documents(API, _is_one, "a `name`, `messages` and a `folderId`", "conversations")
+DOCUMENTS = Documents(API, _is_one, "a `name`, `messages` and a `folderId`", "conversations", "$.history")
 
 
 def _messages(wire: dict[str, Any]) -> list[Message]:
@@ -52,7 +52,7 @@ def _messages(wire: dict[str, Any]) -> list[Message]:
 def decode(data: Any) -> Conversation:
     """Decodes one conversation, single or in an export of one."""
     body = body_of(data, API)
-    one = DOCUMENTS.only(body, "$.history")
+    one = DOCUMENTS.only(body)
     wire = one["history"][0] if "history" in one else one
     system = optional(wire.get("prompt")) or None
     model = inner(wire, "model", "id")

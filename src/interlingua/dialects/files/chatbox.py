@@ -13,9 +13,10 @@ from ...values.request import Conversation
 from ..residual import body_of, optional, reading
 from ..wire import ListedSession, SessionStream
 from . import templates
-from .chat_programs import Chats, chat_messages, is_turn, without_prompt
+from .chat_programs import chat_messages, is_turn, without_prompt
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import inner
+from .reading import Documents
 
 API = "chatbox"
 
@@ -38,21 +39,23 @@ def _sessions(value: Any) -> list[Any] | None:
     return found or value.get("chat-sessions")
 
 
-CHATS = Chats(API, _is_session, _sessions, "sessions with a `name` and messages of `contentParts`")
+DOCUMENTS = Documents(
+    API, _is_session, "sessions with a `name` and messages of `contentParts`", "chats", inside=_sessions
+)
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """One session, in an export or by itself."""
     body = body_of(data, API)
-    session = CHATS.only(body)
+    session = DOCUMENTS.only(body)
     return templates.keep(read(_Reader(session), session["messages"]), body, API)
 
 
 @reading(API)
 def listed(header: Record, messages: ReadAgain) -> SessionStream | None:
     """One session by itself, one entry at a time."""
-    is_own = isinstance(header.get("name"), str) and CHATS.inside(header) is None and all(map(is_turn, messages()))
+    is_own = isinstance(header.get("name"), str) and DOCUMENTS.inside(header) is None and all(map(is_turn, messages()))
     return TemplateStream(_Reader(header), messages, API, "messages", header) if is_own else None
 
 
@@ -71,5 +74,5 @@ class _Reader(RowReader):
 
 
 FORMAT = templates.file_format(
-    API, decode, detect=CHATS.detect, split=CHATS.split, rank=20, listed=ListedSession(("messages",), listed)
+    API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=20, listed=ListedSession(("messages",), listed)
 )

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from ...values.messages import AssistantMessage
 from ...values.request import Conversation, Entry
-from ..residual import body_of, fields_of, optional, reading
-from . import templates
+from ..residual import fields_of, optional
 from .reading import Documents
 from .wire_bodies import CONVERSE, MESSAGES, answer_in, failure, model_of, request_in, wire_of_answer, wire_of_request
 
@@ -54,9 +53,6 @@ def _is_line(value: Any) -> bool:
     return _wire(_parts(value)[0]) is not None
 
 
-DOCUMENTS = Documents(API, _is_line, "a `modelInput` or `request` with the answer to it", "lines")
-
-
 def _answer(line: dict[str, Any], given: Any, wire: str) -> AssistantMessage | None:
     if isinstance(given, dict) and given:
         if wire == CONVERSE or wire_of_answer(given) is not None:
@@ -66,11 +62,8 @@ def _answer(line: dict[str, Any], given: Any, wire: str) -> AssistantMessage | N
     return failure(error) if error else None
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
+def _conversation(line: dict[str, Any]) -> Conversation:
     """One line."""
-    body = body_of(data, API)
-    line = DOCUMENTS.only(body)
     asked, answered = _parts(line)
     wire = _wire(asked) or MESSAGES
     # Bedrock's `anthropic_version` belongs to the host: the wire of each host has its own.
@@ -80,7 +73,9 @@ def decode(data: Any) -> Conversation:
         model = conversation.model if conversation.model and conversation.model.id else model_of(answer)
         entries = (*conversation.entries, Entry(message=answer))
         conversation = replace(conversation, entries=entries, model=model)
-    return templates.keep(conversation, body, API)
+    return conversation
 
 
-FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=20)
+FORMAT = Documents(API, _is_line, "a `modelInput` or `request` with the answer to it", "lines").format(
+    _conversation, rank=20
+)

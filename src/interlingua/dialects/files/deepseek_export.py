@@ -133,14 +133,16 @@ def _is_conversation(value: Any) -> bool:
     )
 
 
-DOCUMENTS = Documents(API, _is_conversation, "a `mapping` of nodes whose messages have `fragments`", "conversations")
+DOCUMENTS = Documents(
+    API, _is_conversation, "a `mapping` of nodes whose messages have `fragments`", "conversations", "$.mapping"
+)
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """Decodes one conversation, single or in a list of one."""
     body = body_of(data, API)
-    wire = DOCUMENTS.only(body, "$.mapping")
+    wire = DOCUMENTS.only(body)
     conversation = read(_Reader(wire), list(wire["mapping"].items()))
     return templates.keep(conversation, body, API, places=[_place(body)])
 

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from ...values.errors import BadWire
 from ...values.messages import AssistantMessage, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
-from ..residual import body_of, optional, reading
-from . import templates
+from ..residual import optional
 from .chat_programs import turn
 from .program_content import inner, items, moment
 from .reading import Documents, Pairing, openai_usage
@@ -44,27 +43,20 @@ def _is_call(value: Any) -> bool:
     return isinstance(outputs, list) and all(map(_is_output, outputs))
 
 
-DOCUMENTS = Documents(API, _is_call, "`outputs` or a `response` beside `messages`", "calls")
-
-
-@reading(API)
-def decode(data: Any) -> Conversation:
+def _conversation(call: dict[str, Any]) -> Conversation:
     """One call: what was asked, and the answers."""
-    body = body_of(data, API)
-    call = DOCUMENTS.only(body)
     when = moment(call.get("timestamp"))
     asked = _asked(call)
     messages = [replace(m, timestamp=when) if isinstance(m, UserMessage) else m for m in asked.messages]
     answers = _answers(call, when)
     model = optional(call.get("model"))
-    conversation = Conversation(
+    return Conversation(
         entries=_entries(messages, answers),
         head="answer-0" if len(answers) > 1 else None,
         system=asked.system,
         tools=asked.tools,
         model=ModelDescriptor(id=model) if model else None,
     )
-    return templates.keep(conversation, body, API)
 
 
 def _asked(call: dict[str, Any]) -> Conversation:
@@ -109,4 +101,4 @@ def _entries(messages: list[Any], answers: list[Any]) -> tuple[Entry, ...]:
     )
 
 
-FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=40)
+FORMAT = Documents(API, _is_call, "`outputs` or a `response` beside `messages`", "calls").format(_conversation, rank=40)

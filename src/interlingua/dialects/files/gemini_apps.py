@@ -11,8 +11,6 @@ from typing import Any
 from ...values.errors import BadWire
 from ...values.messages import AssistantMessage, Message, TextBlock
 from ...values.request import Conversation
-from ..residual import body_of, reading
-from . import templates
 from .program_content import conversation_of, items, moment, user
 from .reading import Documents
 
@@ -59,9 +57,6 @@ def _is_activity(value: Any) -> bool:
     return any(name in ("Gemini Apps", "Gemini", "Bard") for name in names)
 
 
-DOCUMENTS = Documents(API, _is_activity, "an activity of Gemini Apps", "activities")
-
-
 def _messages(activity: dict[str, Any]) -> list[Message]:
     title, when = activity["title"], moment(activity["time"])
     mark = next((mark for mark in PROMPTED if title.startswith(mark)), "")
@@ -73,14 +68,11 @@ def _messages(activity: dict[str, Any]) -> list[Message]:
     return found
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
+def _conversation(one: dict[str, Any]) -> Conversation:
     """One activity."""
-    body = body_of(data, API)
-    one = DOCUMENTS.only(body)
     if not one["title"]:
         raise BadWire(API, "an activity without a prompt", "$.title")
-    return templates.keep(conversation_of(_messages(one)), body, API)
+    return conversation_of(_messages(one))
 
 
-FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=20)
+FORMAT = Documents(API, _is_activity, "an activity of Gemini Apps", "activities").format(_conversation, rank=20)

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...values.request import Conversation, ModelDescriptor
-from ..residual import body_of, optional, reading
-from . import templates
-from .chat_programs import Chats, is_turn, turn
+from ..residual import optional
+from .chat_programs import is_turn, turn
 from .program_content import items
-from .reading import Node, Pairing, entries_of, listed
+from .reading import Documents, Node, Pairing, entries_of, listed
 
 API = "hugging-chat"
 
@@ -27,9 +26,6 @@ def _is_conversation(value: Any) -> bool:
     )
 
 
-CHATS = Chats(API, _is_conversation, lambda value: None, "conversations with a `title` and messages of `from`")
-
-
 def _nodes(messages: list[dict[str, Any]], model: str | None) -> Iterator[Node]:
     pairs, before = Pairing(), None
     for message in messages:
@@ -40,19 +36,15 @@ def _nodes(messages: list[dict[str, Any]], model: str | None) -> Iterator[Node]:
         before = id
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
+def _conversation(one: dict[str, Any]) -> Conversation:
     """One conversation."""
-    body = body_of(data, API)
-    one = CHATS.only(body)
     model = optional(one.get("model"))
-    conversation = Conversation(
+    return Conversation(
         entries=entries_of(_nodes(items(one["messages"]), model)),
         title=optional(one.get("title")) or None,
         system=optional(one.get("preprompt")) or None,
         model=ModelDescriptor(id=model) if model else None,
     )
-    return templates.keep(conversation, body, API)
 
 
 def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
@@ -62,4 +54,6 @@ def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     return listed(members, "conversations.json")
 
 
-FORMAT = templates.file_format(API, decode, detect=CHATS.detect, split=CHATS.split, archive=archive, rank=20)
+FORMAT = Documents(API, _is_conversation, "conversations with a `title` and messages of `from`", "chats").format(
+    _conversation, archive=archive, rank=20
+)

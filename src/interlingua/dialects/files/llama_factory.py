@@ -11,8 +11,7 @@ from typing import Any
 
 from ...values.messages import Block, OpaqueBlock, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation, ToolSpec
-from ..residual import body_of, fields_of, optional, reading
-from . import templates
+from ..residual import fields_of, optional
 from .reading import Documents, Pairing, asked, image_of, preference, read_json, rounds
 
 API = "llama-factory"
@@ -98,14 +97,8 @@ def _is_row(value: Any) -> bool:
     return all(isinstance(items, list) and items and all(map(_is_message, items)) for items in lists)
 
 
-DOCUMENTS = Documents(API, _is_row, "`messages` whose `content` has a `type` and a `value`")
-
-
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """One row, or a set of one."""
-    body = body_of(data, API)
-    row = DOCUMENTS.only(body, "$.messages")
+def _conversation(row: dict[str, Any]) -> Conversation:
+    """One row."""
     chosen = row[PAIR[0]] if PAIR[0] in row else row["messages"]
     rejected = row[PAIR[1]] if PAIR[0] in row else []
     path, other = _turns(chosen), _turns(rejected)
@@ -113,10 +106,11 @@ def decode(data: Any) -> Conversation:
     if path and isinstance(path[0], SystemMessage) and (not other or other[0] == path[0]):
         system, path, other = path[0], path[1:], other[1:]
     entries, head = preference(path, other)
-    conversation = Conversation(entries=entries, head=head, system=_text(system), tools=_tools(row, chosen))
-    return templates.keep(conversation, body, API)
+    return Conversation(entries=entries, head=head, system=_text(system), tools=_tools(row, chosen))
 
 
 # LLaMA-Factory's data/README.md: user and tool in odd places, the model in even ones; it leaves other rows out.
 TRAINING = {"begins-with-user": "error", "turns-alternate": "error", "system-first": "error"}
-FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=30, training=TRAINING)
+FORMAT = Documents(API, _is_row, "`messages` whose `content` has a `type` and a `value`", path="$.messages").format(
+    _conversation, rank=30, training=TRAINING
+)

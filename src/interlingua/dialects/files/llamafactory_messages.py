@@ -11,8 +11,6 @@ from msgspec.structs import replace
 
 from ...values.messages import TextBlock, UserMessage
 from ...values.request import Conversation, Entry
-from ..residual import body_of, reading
-from . import templates
 from .reading import Documents, MediaPlacer, has_media, preference
 from .wire_bodies import CHAT, request_in
 
@@ -40,16 +38,8 @@ def _asked(messages: list[Any]) -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
-DOCUMENTS = Documents(
-    API, _is_row, "`messages` with a `chosen` and a `rejected` message, or with files for their marks"
-)
-
-
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """One row, or a set of one."""
-    body = body_of(data, API)
-    row = DOCUMENTS.only(body, "$.messages")
+def _conversation(row: dict[str, Any]) -> Conversation:
+    """One row."""
     asked = request_in(row["messages"], CHAT)
     prompt: list[Any] = [entry.message for entry in asked.entries]
     if has_media(row, _asked(row["messages"])):
@@ -62,7 +52,7 @@ def decode(data: Any) -> Conversation:
         conversation = replace(conversation, entries=entries, head=head)
     else:
         conversation = replace(conversation, entries=tuple(Entry(message=message) for message in prompt))
-    return templates.keep(conversation, body, API)
+    return conversation
 
 
 def _with_media(message: Any, placer: MediaPlacer) -> Any:
@@ -72,4 +62,9 @@ def _with_media(message: Any, placer: MediaPlacer) -> Any:
     return message if blocks == (TextBlock(text=message.content),) else replace(message, content=blocks)
 
 
-FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=30)
+FORMAT = Documents(
+    API,
+    _is_row,
+    "`messages` with a `chosen` and a `rejected` message, or with files for their marks",
+    path="$.messages",
+).format(_conversation, rank=30)

@@ -7,10 +7,10 @@ chat. Dates are written in the browser's language, and are not read. github.com/
 from typing import Any
 
 from ...values.request import Conversation
-from ..residual import body_of, optional, reading
-from . import templates
-from .chat_programs import Chats, chat, chat_messages, is_turn
+from ..residual import optional
+from .chat_programs import chat, chat_messages, is_turn
 from .program_content import inner, items
+from .reading import Documents
 
 API = "next-chat"
 
@@ -25,25 +25,18 @@ def _is_session(value: Any) -> bool:
     )
 
 
-CHATS = Chats(
-    API,
-    _is_session,
-    lambda value: inner(value, "chat-next-web-store", "sessions"),
-    "sessions with a `topic` and a `mask`",
-)
-
-
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """One session, in a backup or by itself."""
-    body = body_of(data, API)
-    session = CHATS.only(body)
+def _conversation(session: dict[str, Any]) -> Conversation:
+    """One session."""
     model = optional(inner(session, "mask", "modelConfig", "model"))
     before = items(inner(session, "mask", "context"))
     messages = chat_messages([*before, *session["messages"]], model=model)
-    return templates.keep(chat(messages, title=session["topic"], model=model), body, API)
+    return chat(messages, title=session["topic"], model=model)
 
 
-FORMAT = templates.file_format(
-    API, decode, detect=CHATS.detect, split=CHATS.split, array="chat-next-web-store.sessions", rank=20
-)
+FORMAT = Documents(
+    API,
+    _is_session,
+    "sessions with a `topic` and a `mask`",
+    "chats",
+    inside=lambda value: inner(value, "chat-next-web-store", "sessions"),
+).format(_conversation, array="chat-next-web-store.sessions", rank=20)

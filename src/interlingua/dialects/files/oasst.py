@@ -46,7 +46,9 @@ def _is_one(value: Any) -> bool:
     return bool(value) and all(map(_is_row, value)) and len({row["message_tree_id"] for row in value}) == 1
 
 
-DOCUMENTS = Documents(API, _is_one, "a `prompt` with its `replies`, or messages that name their tree", "trees")
+DOCUMENTS = Documents(
+    API, _is_one, "a `prompt` with its `replies`, or messages that name their tree", "trees", "$.prompt"
+)
 
 
 def _message(record: dict[str, Any]) -> Message:
@@ -95,7 +97,7 @@ def _head(entries: tuple[Entry, ...], ranks: dict[str, float]) -> str | None:
 def decode(data: Any) -> Conversation:
     """One tree."""
     body = body_of(data, API)
-    value = body if _is_one(body) else DOCUMENTS.only(body, "$.prompt")
+    value = DOCUMENTS.only(body)
     if isinstance(value, dict):
         nodes = _nodes(value["prompt"])
     else:

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from ...values.messages import DocumentBlock, ImageBlock, Message, UserMessage, blocks_of
 from ...values.request import Conversation
-from ..residual import body_of, fields_of, optional, reading
-from . import templates
+from ..residual import fields_of, optional
 from .chat_programs import chat, turn
 from .program_content import inner, items
 from .reading import Documents, Pairing, columns_of, read_json, rows_of
@@ -27,9 +26,6 @@ _PICTURES = {"png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "web
 def _is_chat(value: Any) -> bool:
     known = "title" in fields_of(inner(value, "chat")) and isinstance(inner(value, "messages"), list)
     return known and all(isinstance(one, dict) and "chat_id" in one and "role" in one for one in value["messages"])
-
-
-DOCUMENTS = Documents(API, _is_chat, "a `chat` beside its `messages`", "chats")
 
 
 def _messages(records: list[dict[str, Any]]) -> Iterator[Message]:
@@ -49,12 +45,9 @@ def _attached(file: dict[str, Any]) -> Any:
     return ImageBlock(data=data, mime_type=mime) if mime else DocumentBlock(data=data, title=name)
 
 
-@reading(API)
-def decode(data: Any) -> Conversation:
+def _conversation(one: dict[str, Any]) -> Conversation:
     """One chat."""
-    body = body_of(data, API)
-    one = DOCUMENTS.only(body)
-    return templates.keep(chat(_messages(one["messages"]), title=one["chat"].get("title")), body, API)
+    return chat(_messages(one["messages"]), title=one["chat"].get("title"))
 
 
 def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
@@ -90,4 +83,6 @@ def _call(row: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": {"name": row.get("function_name"), "arguments": read or arguments}}
 
 
-FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, database=database, rank=30)
+FORMAT = Documents(API, _is_chat, "a `chat` beside its `messages`", "chats").format(
+    _conversation, database=database, rank=30
+)

@@ -36,7 +36,9 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry
 from ..codec import ANSWER, RESULT, USER
-from ..residual import body_of, count, fields_of, number, optional, whole
+from ..residual import body_of, count, fields_of, number, optional, reading, whole
+from ..wire import FileFormat
+from . import templates
 from .records import lines_of
 
 Node: TypeAlias = tuple[str | None, str | None, Sequence[Any]]  # id, parent's id, messages
@@ -63,33 +65,51 @@ def document_of(data: Any, api: str) -> Any:
 
 
 class Documents(NamedTuple):
-    """Documents of a format that stand by themselves or in a list.
+    """Documents of a format: each by itself, in a list, or in an export.
 
-    `is_one` recognises one, `shape` says by what, and `several` what a list of them is called.
+    `is_one` recognises one, `shape` says by what, `several` is what more of them are called, and `path` is named if the
+    shape is not there. `inside` returns the list in an export, None for any other value.
     """
 
     api: str
     is_one: Callable[[Any], Any]
     shape: str
     several: str = "rows"
+    path: str = "$"
+    inside: Callable[[Any], Any] = lambda value: None
 
-    def split(self, value: Any) -> list[Any] | None:
-        """Those of a list, if there are several."""
-        return value if isinstance(value, list) and len(value) > 1 and all(map(self.is_one, value)) else None
+    def _all(self, value: Any) -> list[Any] | None:
+        found = value if isinstance(value, list) else self.inside(value)
+        return found if isinstance(found, list) and found and all(map(self.is_one, found)) else None
 
     def detect(self, value: Any) -> str | None:
-        """Detects a document, or a list of documents."""
-        values = value if isinstance(value, list) else [value]
-        return self.shape if values and all(map(self.is_one, values)) else None
+        """Detects a document, a list of documents, or an export."""
+        return self.shape if self.is_one(value) or self._all(value) is not None else None
 
-    def only(self, body: Any, path: str = "$") -> Any:
-        """The one document of a body, which may be a list of it."""
-        one = body[0] if isinstance(body, list) and len(body) == 1 else body
-        if self.split(one):
-            raise BadWire(self.api, f"a list of {len(one)} {self.several}: take one of them")
-        if not self.is_one(one):
-            raise BadWire(self.api, f"expected {self.shape}", path)
-        return one
+    def split(self, value: Any) -> list[Any] | None:
+        """Those of a list or an export, if there are several."""
+        found = None if self.is_one(value) else self._all(value)
+        return found if found is not None and len(found) > 1 else None
+
+    def only(self, body: Any) -> Any:
+        """The one document of a body."""
+        found = [body] if self.is_one(body) else self._all(body)
+        if found is None:
+            raise BadWire(self.api, f"expected {self.shape}", self.path)
+        if len(found) > 1:
+            raise BadWire(self.api, f"{len(found)} {self.several}: take one of them")
+        return found[0]
+
+    def format(self, conversation: Callable[[Any], Conversation], **fields: Any) -> FileFormat:
+        """The format of these documents that keeps them as templates; `conversation` reads one."""
+
+        @reading(self.api)
+        def decode(data: Any) -> Conversation:
+            body = body_of(data, self.api)
+            return templates.keep(conversation(self.only(body)), body, self.api)
+
+        decode.__module__ = conversation.__module__
+        return templates.file_format(self.api, decode, detect=self.detect, split=self.split, **fields)
 
 
 def listed(members: Mapping[str, bytes], name: str) -> Iterator[Any]:

@@ -14,8 +14,7 @@ from typing import Any
 
 from ...values.messages import AssistantMessage, SystemMessage, UserMessage
 from ...values.request import Conversation
-from ..residual import body_of, optional, reading
-from . import templates
+from ..residual import optional
 from .reading import Documents, preference
 from .wire_bodies import CHAT, request_in
 
@@ -94,18 +93,12 @@ def _is_answer(value: Any) -> bool:
     )
 
 
-DOCUMENTS = Documents(API, _is_row, "a `prompt` with a `completion`, `chosen` and `rejected` answers, or messages")
-
-
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """One row, or a set of one."""
-    body = body_of(data, API)
-    row = DOCUMENTS.only(body, "$.prompt")
+def _conversation(row: dict[str, Any]) -> Conversation:
+    """One row."""
     column = _column(row)
     if column is not None:
         tools = {"tools": row["tools"]} if isinstance(row.get("tools"), list) else {}
-        return templates.keep(request_in({"messages": row[column], **tools}, CHAT), body, API)
+        return request_in({"messages": row[column], **tools}, CHAT)
     logged = isinstance(row.get("input"), list) and _is_answer(row.get("output"))
     prompt = _messages(row.get("input" if logged else "prompt"), UserMessage)
     columns = ("output",) if logged else ("chosen", "rejected", "completion")
@@ -114,8 +107,10 @@ def decode(data: Any) -> Conversation:
         prompt = []  # the answers hold it themselves
     entries, head = preference(*([*prompt, *answer] for answer in answers[:2]))
     system = optional(row.get("system")) or None
-    return templates.keep(Conversation(entries=entries, head=head, system=system), body, API)
+    return Conversation(entries=entries, head=head, system=system)
 
 
 # Rows for training are checked by what is common to all trainers.
-FORMAT = templates.file_format(API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=45, training={})
+FORMAT = Documents(
+    API, _is_row, "a `prompt` with a `completion`, `chosen` and `rejected` answers, or messages", path="$.prompt"
+).format(_conversation, rank=45, training={})

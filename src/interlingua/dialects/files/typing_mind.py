@@ -6,10 +6,10 @@ docs.typingmind.com, "Export Data". A message has a role and content; the model 
 from typing import Any
 
 from ...values.request import Conversation
-from ..residual import body_of, optional, reading
-from . import templates
-from .chat_programs import Chats, chat, chat_messages, is_turn
+from ..residual import optional
+from .chat_programs import chat, chat_messages, is_turn
 from .program_content import inner
+from .reading import Documents
 
 API = "typing-mind"
 
@@ -23,18 +23,17 @@ def _is_chat(value: Any) -> bool:
     )
 
 
-CHATS = Chats(API, _is_chat, lambda value: inner(value, "data", "chats"), "chats with a `chatTitle` and `messages`")
-
-
-@reading(API)
-def decode(data: Any) -> Conversation:
-    """One chat, in an export or by itself."""
-    body = body_of(data, API)
-    one = CHATS.only(body)
+def _conversation(one: dict[str, Any]) -> Conversation:
+    """One chat."""
     model = optional(one.get("model")) or optional(inner(one, "modelInfo", "id"))
     system = optional(inner(one, "chatParams", "systemMessage")) or None
-    found = chat(chat_messages(one["messages"], model=model), title=one.get("chatTitle"), model=model, system=system)
-    return templates.keep(found, body, API)
+    return chat(chat_messages(one["messages"], model=model), title=one.get("chatTitle"), model=model, system=system)
 
 
-FORMAT = templates.file_format(API, decode, detect=CHATS.detect, split=CHATS.split, array="data.chats", rank=20)
+FORMAT = Documents(
+    API,
+    _is_chat,
+    "chats with a `chatTitle` and `messages`",
+    "chats",
+    inside=lambda value: inner(value, "data", "chats"),
+).format(_conversation, array="data.chats", rank=20)
