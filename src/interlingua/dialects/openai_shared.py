@@ -1,4 +1,4 @@
-"""What the two OpenAI wires share: data URLs, file types, model lists, embeddings."""
+"""What the two OpenAI wires share: data URLs, file types, model lists, embeddings, errors."""
 
 import base64
 import re
@@ -6,7 +6,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
+from ..values.errors import InterlinguaError
 from .limits import PDF
+from .provider_errors import as_provider_error, code_of, status_of
 from .wire import EmbeddingRoute
 
 # platform.openai.com/docs/guides/file-inputs, Accepted file types: PDF, text and code, office documents.
@@ -87,3 +89,18 @@ def _vector(value: Any) -> list[float]:
 EMBEDDINGS = EmbeddingRoute(
     path=lambda model: "/embeddings", encode=_encode_texts, decode=_decode_vectors, batch=lambda model: 256
 )
+
+
+ERROR_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+
+
+def encode_error(error: InterlinguaError) -> tuple[int, Any]:
+    error = as_provider_error(error)
+    status = status_of(error)
+    kind = ERROR_TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
+    return status, {"error": {"message": error.message, "type": kind, "param": None, "code": code_of(error)}}

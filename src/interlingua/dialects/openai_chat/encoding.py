@@ -11,12 +11,13 @@ from ...values.losses import QUIET
 from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 from ...values.request import Request
 from ..framing import json_line, write_sse
+from ..openai_shared import encode_error
 from ..residual import MESSAGE, put_back, restored
 from ..streaming import Encoder
 from .answers import encode_envelope, encode_response, response_residual, whole_answer, wire_stop_reason
 from .assistant import TEXTS, encode_assistant, encode_detail, is_detail
 from .content import encode_answered_call, encode_citation, encode_part_unreported, signed, text_chunk
-from .facts import API, CUSTOM, DETAILS, FIELDS, PART, PARTS, PIECES, PLAIN, REPEATS, TRACKS, compat_of, encode_error
+from .facts import API, CUSTOM, DETAILS, FIELDS, PART, PARTS, PIECES, PLAIN, REPEATS, TRACKS, compat_of
 
 
 class StreamEncoder(Encoder):

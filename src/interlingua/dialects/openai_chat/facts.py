@@ -7,11 +7,11 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import fields as struct_fields
 
 from ...values import jsontext
-from ...values.errors import FormatError, InterlinguaError, ProviderError
+from ...values.errors import FormatError, ProviderError
 from ...values.losses import Support, SupportTable, bookkeeping, dropped, kept, record, some
 from ...values.messages import Cost, StopReason, Usage
 from ...values.request import ModelDescriptor
-from ..provider_errors import as_provider_error, azure_code, code_of, provider_error, status_of
+from ..provider_errors import azure_code, provider_error
 from ..residual import MESSAGE, RESPONSE, count, json_or_text, keeping, number, optional, restored, whole
 
 API = "openai-completions"
@@ -336,18 +336,3 @@ def _with_details(text: str, error: Mapping[str, Any]) -> str:
     if not raw:
         return text
     return f"{text}: {raw if isinstance(raw, str) else jsontext.compact(raw)}"
-
-
-ERROR_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    429: "rate_limit_error",
-}
-
-
-def encode_error(error: InterlinguaError) -> tuple[int, Any]:
-    error = as_provider_error(error)
-    status = status_of(error)
-    kind = ERROR_TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
-    return status, {"error": {"message": error.message, "type": kind, "param": None, "code": code_of(error)}}

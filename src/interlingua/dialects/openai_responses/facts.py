@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from ...values import jsontext
-from ...values.errors import InterlinguaError, ProviderError
+from ...values.errors import ProviderError
 from ...values.losses import SupportTable, bookkeeping, dropped, kept, record, some
 from ...values.messages import StopReason
-from ..provider_errors import as_provider_error, azure_code, code_of, provider_error, status_of
+from ..provider_errors import azure_code, provider_error
 from ..residual import json_or_text, optional
 
 API = "openai-responses"
@@ -171,18 +171,3 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     if code is None and error.get("type") != "error":
         code = optional(error.get("type"))
     return provider_error(message, status=status, code=code, headers=headers, body=wire)
-
-
-ERROR_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    429: "rate_limit_error",
-}
-
-
-def encode_error(error: InterlinguaError) -> tuple[int, Any]:
-    error = as_provider_error(error)
-    status = status_of(error)
-    kind = ERROR_TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
-    return status, {"error": {"message": error.message, "type": kind, "param": None, "code": code_of(error)}}
