@@ -22,7 +22,7 @@ from ..values.errors import BadWire, DialectError, FormatError, InterlinguaError
 from ..values.folding import settle
 from ..values.jsontext import same as same
 from ..values.losses import Reporter
-from ..values.messages import AssistantMessage, Block, Extra, StopReason, ToolCall, blocks_of
+from ..values.messages import AssistantMessage, Block, Extra, OpaqueBlock, StopReason, ToolCall, blocks_of
 from ..values.request import Request, ToolSpec
 
 # Keys of `extra[API]` with this prefix are ours (hints); all others are fields of the wire.
@@ -390,15 +390,23 @@ def given_arguments(given: Any) -> dict[str, Any]:
     return {"arguments": {}, "arguments_text": provided, "parse_error": "the arguments are not a JSON object"}
 
 
+def is_null(block: Block, api: str) -> bool:
+    """A null that stood where a block should be: not the same as a block that cannot be encoded."""
+    return isinstance(block, OpaqueBlock) and block.dialect == api and block.value is None
+
+
 def encode_blocks(
-    content: tuple[Block, ...], encode: Callable[[Block, Reporter], dict[str, Any] | None], report: Reporter
+    content: tuple[Block, ...], encode: Callable[[Block, Reporter], Any], report: Reporter, api: str = ""
 ) -> list[Any]:
-    """Encodes blocks; those that `encode` cannot write (None) are left out, and it reports them."""
+    """Encodes blocks; those that `encode` cannot write (None) are left out, and it reports them.
+
+    Nulls are written again in formats that name themselves with `api`.
+    """
     encoded = []
     for at, block in enumerate(content):
         report.block = at
         wire = encode(block, report)
-        if wire is not None:
+        if wire is not None or is_null(block, api):
             encoded.append(wire)
     report.block = None
     return encoded

@@ -49,6 +49,7 @@ from ..residual import (
     each,
     encode_tools,
     flag,
+    is_null,
     keeping,
     number,
     optional,
@@ -65,7 +66,7 @@ from ..residual import (
 from ..wire import FileFormat, ListedSession, Rows, SessionStream
 from .line_sessions import EntryStream, ReadAgain, Reader, read
 from .message_rules import in_attocode
-from .records import LINEAR, NO_CALL, OWN, is_null
+from .records import LINEAR, MEDIA, METADATA, NO_CALL, OWN, SERVER_TOOLS
 
 API = "attocode"
 
@@ -103,15 +104,7 @@ FIELD_SUPPORT: SupportTable = {
         "ThinkingBlock.thinking ThinkingBlock.thinking_signature ThinkingBlock.redacted",
         "messages have no thinking; the block is dropped",
     ),
-    **some(
-        "AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache"
-        " DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
-        " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"
-        " ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"
-        " ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
-        " ServerToolResult.is_error ServerToolResult.cache",
-        "the format has no such block; it is dropped",
-    ),
+    **some(f"{MEDIA} {SERVER_TOOLS}", "the format has no such block; it is dropped"),
     **some("OpaqueBlock.dialect OpaqueBlock.value", "only what stood in this format"),
     **some(
         "UserMessage.content AssistantMessage.content SystemMessage.content",
@@ -123,13 +116,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolResultMessage.details", "only where the content is its text"),
     **dropped("ToolResultMessage.cache SystemMessage.developer"),
     **some("CustomMessage.role", "no such role here; only what stood in this format goes back"),
-    **record(
-        "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
-        " AssistantMessage.api AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"
-        " AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.stop_detail"
-        " AssistantMessage.error_message AssistantMessage.response_id UserMessage.origin",
-        "messages have no metadata",
-    ),
+    **record(METADATA, "messages have no metadata"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
     **some("ToolSpec.strict", "written in the wrapper that has it"),
     **dropped("ToolSpec.cache"),

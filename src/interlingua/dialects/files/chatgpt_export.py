@@ -36,6 +36,7 @@ from ..residual import (
     ENCODED,
     an_object,
     body_of,
+    encode_blocks,
     keeping,
     number,
     optional,
@@ -51,7 +52,7 @@ from . import records as _records
 from .joining import apart, place
 from .line_sessions import EntryStream, ReadAgain, Reader, Record, read
 from .reading import listed as listed_in
-from .records import FILE, Records, Shapes, is_null, milliseconds
+from .records import FILE, Records, Shapes, milliseconds
 
 API = "chatgpt-export"
 
@@ -134,13 +135,7 @@ def _encode_content(message: Message, report: Reporter) -> dict[str, Any]:
     hints = message.extra.get(API, {})
     kind = hints.get(KIND, "text")
     blocks = message.content if isinstance(message.content, tuple) else (TextBlock(text=message.content or ""),)
-    parts = []
-    for at, block in enumerate(blocks):
-        report.block = at
-        part = _encode_part(block, report)
-        if part is not None or is_null(block, API):
-            parts.append(part)
-    report.block = None
+    parts = encode_blocks(blocks, _encode_part, report, API)
     named = {} if kind is None else {"content_type": kind}
     if kind == "user_editable_context":
         return {**named, **dict(zip(hints.get(FIELD, _CONTEXT), parts, strict=False))}

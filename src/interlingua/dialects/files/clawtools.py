@@ -11,6 +11,7 @@ other wires that people write here; `decode` reads all of them without loss, so 
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from ...values.compact import IdMap
@@ -73,6 +74,7 @@ from ..residual import (
     an_object,
     body_of,
     each,
+    encode_blocks,
     encode_tools,
     keeping,
     optional,
@@ -84,7 +86,7 @@ from ..residual import (
 )
 from ..wire import Evidence, FileFormat, ListedSession, Rows, SessionStream
 from .line_sessions import EntryStream, ReadAgain, Reader, read
-from .records import LINEAR, NO_CALL, OWN, is_null
+from .records import LINEAR, MEDIA, METADATA, NO_CALL, OWN, SERVER_TOOLS
 
 API = "clawtools"
 
@@ -104,15 +106,7 @@ FIELD_SUPPORT: SupportTable = {
         "ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id ImageBlock.detail",
         "a picture is base64 with its type, or, outside results, a URL",
     ),
-    **some(
-        "AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache"
-        " DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
-        " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"
-        " ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"
-        " ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
-        " ServerToolResult.is_error ServerToolResult.cache",
-        "the format has no such block; it is dropped",
-    ),
+    **some(f"{MEDIA} {SERVER_TOOLS}", "the format has no such block; it is dropped"),
     **some("OpaqueBlock.dialect OpaqueBlock.value", "only what stood in this format"),
     **kept("UserMessage.content AssistantMessage.content"),
     **kept("ToolResultMessage.tool_call_id ToolResultMessage.tool_name ToolResultMessage.is_error"),
@@ -120,13 +114,7 @@ FIELD_SUPPORT: SupportTable = {
     **kept("ToolResultMessage.details"),
     **some("SystemMessage.content CustomMessage.role", "no such role here; only what stood in this format goes back"),
     **dropped("SystemMessage.developer", "no such role here"),
-    **record(
-        "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
-        " AssistantMessage.api AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"
-        " AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.stop_detail"
-        " AssistantMessage.error_message AssistantMessage.response_id UserMessage.origin",
-        "messages have no metadata",
-    ),
+    **record(METADATA, "messages have no metadata"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
     **dropped("ToolSpec.strict ToolSpec.cache"),
     **some("ToolSpec.dialect ToolSpec.value", "only what stood in this format"),
@@ -261,14 +249,7 @@ def _encode_image(block: ImageBlock, report: Reporter, result: bool) -> dict[str
 def _encode_content(content: Content, report: Reporter, *, result: bool = False) -> Any:
     if content is None or isinstance(content, str):
         return content
-    emitted = []
-    for at, block in enumerate(content):
-        report.block = at
-        wire = encode_block(block, report, result=result)
-        if wire is not None or is_null(block, API):
-            emitted.append(wire)
-    report.block = None
-    return emitted
+    return encode_blocks(content, partial(encode_block, result=result), report, API)
 
 
 # --- messages --------------------------------------------------------------------------------------------------------

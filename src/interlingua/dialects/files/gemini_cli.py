@@ -43,6 +43,7 @@ from .. import dialect
 from ..residual import (
     body_of,
     count,
+    encode_blocks,
     keeping,
     optional,
     put_back,
@@ -62,7 +63,6 @@ from .records import (
     RECORD,
     Records,
     Shapes,
-    is_null,
     lines_of,
     milliseconds,
     time_in,
@@ -132,14 +132,7 @@ def _encode_part(block: Block, report: Reporter) -> Any:
 def _encode_content(content: Content, report: Reporter) -> Any:
     if content is None or isinstance(content, str):
         return content
-    encoded = []
-    for at, block in enumerate(content):
-        report.block = at
-        part = _encode_part(block, report)
-        if part is not None or is_null(block, API):
-            encoded.append(part)
-    report.block = None
-    return encoded
+    return encode_blocks(content, _encode_part, report, API)
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import itertools
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -56,6 +57,7 @@ from ..residual import (
     body_of,
     boolean,
     each,
+    encode_blocks,
     keeping,
     number,
     optional,
@@ -68,7 +70,7 @@ from ..residual import (
 )
 from ..wire import FileFormat
 from .message_rules import in_canvas
-from .records import NO_CALL, OWN, is_null
+from .records import MEDIA, NO_CALL, OWN, SERVER_TOOLS, TOOLS
 
 API = "llm-canvas"
 
@@ -94,13 +96,7 @@ FIELD_SUPPORT: SupportTable = {
     **dropped("ToolCall.parse_error", "arguments are an object; what is none is written as {}"),
     **dropped("ToolCall.thought_signature"),
     **some(
-        "ThinkingBlock.thinking ThinkingBlock.thinking_signature ThinkingBlock.redacted"
-        " AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache"
-        " DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
-        " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"
-        " ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"
-        " ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
-        " ServerToolResult.is_error ServerToolResult.cache",
+        f"ThinkingBlock.thinking ThinkingBlock.thinking_signature ThinkingBlock.redacted {MEDIA} {SERVER_TOOLS}",
         "the canvas refuses such a block; it is dropped",
     ),
     **some("OpaqueBlock.dialect OpaqueBlock.value", "only what stood in this format"),
@@ -121,11 +117,7 @@ FIELD_SUPPORT: SupportTable = {
         " AssistantMessage.response_id UserMessage.origin",
         "a node has its time and its model, nothing else",
     ),
-    **some(
-        "ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache ToolSpec.dialect"
-        " ToolSpec.value",
-        "a canvas does not hold the tools",
-    ),
+    **some(TOOLS, "a canvas does not hold the tools"),
     **dropped("Context.system_role", "one role for system messages"),
     **some("Entry.id Entry.parent_id", "every node has an id, and some get one"),
     **some("Entry.parents", "a node names its children, so a parent must be there"),
@@ -226,14 +218,7 @@ def _encode_cache(cache: CacheMarker) -> dict[str, Any]:
 def _encode_content(content: Content, report: Reporter, *, result: bool = False) -> Any:
     if content is None or isinstance(content, str):
         return content
-    emitted = []
-    for at, block in enumerate(content):
-        report.block = at
-        wire = encode_block(block, report, result=result)
-        if wire is not None or is_null(block, API):
-            emitted.append(wire)
-    report.block = None
-    return emitted
+    return encode_blocks(content, partial(encode_block, result=result), report, API)
 
 
 # --- messages --------------------------------------------------------------------------------------------------------

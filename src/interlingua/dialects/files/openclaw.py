@@ -65,6 +65,7 @@ from ..residual import (
     S,
     count,
     each,
+    is_null,
     keeping,
     number,
     optional,
@@ -79,7 +80,7 @@ from ..residual import (
 )
 from ..wire import FileFormat, SessionStream
 from .line_readers import OPEN_CALLS, BaseLineReader
-from .records import NO_CALL, Shapes, is_null, lines_of, milliseconds
+from .records import MEDIA, NO_CALL, SERVER_TOOLS, TOOLS, Shapes, lines_of, milliseconds
 
 API = "openclaw"
 
@@ -115,15 +116,7 @@ FIELD_SUPPORT: SupportTable = {
     **dropped("ToolCall.parse_error", "arguments are an object; what is none is written as {}"),
     **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id", "a picture is base64"),
     **dropped("ImageBlock.detail"),
-    **some(
-        "AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache"
-        " DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
-        " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"
-        " ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"
-        " ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
-        " ServerToolResult.is_error ServerToolResult.cache",
-        "the format has no such block; it is dropped",
-    ),
+    **some(f"{MEDIA} {SERVER_TOOLS}", "the format has no such block; it is dropped"),
     **some("OpaqueBlock.dialect OpaqueBlock.value", "only what stood in this format"),
     **kept("UserMessage.content UserMessage.timestamp AssistantMessage.content AssistantMessage.api"),
     **kept("AssistantMessage.provider AssistantMessage.model AssistantMessage.usage AssistantMessage.stop_reason"),
@@ -135,11 +128,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolResultMessage.tool_call_id", "the id is that of the call it answers"),
     **kept("ToolResultMessage.tool_name ToolResultMessage.content ToolResultMessage.details"),
     **kept("ToolResultMessage.is_error ToolResultMessage.timestamp CustomMessage.role CustomMessage.fields"),
-    **some(
-        "ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache ToolSpec.dialect"
-        " ToolSpec.value",
-        "a session file does not hold the tools",
-    ),
+    **some(TOOLS, "a session file does not hold the tools"),
     **dropped("Context.system_role", "a session file does not hold the system text"),
     **kept("Entry.id Entry.parent_id Conversation.entries"),
     **dropped("Entry.parents", "a line has one parent"),

@@ -18,10 +18,8 @@ from ...values.errors import BadWire, FormatError, InterlinguaError, Unsupported
 from ...values.losses import QUIET, Loss, Reporter, SupportTable, dropped, kept, places, record, some
 from ...values.messages import (
     AssistantMessage,
-    Block,
     CustomMessage,
     Message,
-    OpaqueBlock,
     ToolCall,
     ToolResultMessage,
 )
@@ -62,10 +60,27 @@ LINEAR: SupportTable = {
     **kept("Conversation.head"),  # a list stands at its end
 }
 
-
-def is_null(block: Block, api: str) -> bool:
-    """A null that stood where a block should be: not the same as a block that cannot be encoded."""
-    return isinstance(block, OpaqueBlock) and block.dialect == api and block.value is None
+# Fields that many formats have no place for; each format says why.
+MEDIA = (
+    "AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache"
+    " DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
+    " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"
+)
+SERVER_TOOLS = (
+    "ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"
+    " ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
+    " ServerToolResult.is_error ServerToolResult.cache"
+)
+METADATA = (
+    "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
+    " AssistantMessage.api AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"
+    " AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.stop_detail AssistantMessage.error_message"
+    " AssistantMessage.response_id UserMessage.origin"
+)
+TOOLS = (
+    "ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache ToolSpec.dialect"
+    " ToolSpec.value"
+)
 
 
 def lines_of(data: Any, api: str) -> list[dict[str, Any]]:

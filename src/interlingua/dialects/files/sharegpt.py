@@ -51,7 +51,7 @@ from ..residual import (
 from ..wire import FileFormat, Rows
 from . import paired_turns, templates
 from .reading import MediaPlacer, has_media, rejected_in
-from .records import LINEAR, NO_CALL, OWN, ROLES
+from .records import LINEAR, MEDIA, METADATA, NO_CALL, OWN, ROLES, SERVER_TOOLS
 
 API = "sharegpt"
 IMAGE = "<image>"  # where a picture stands in the turn of a person; its file is in the row's `images`
@@ -92,15 +92,7 @@ FIELD_SUPPORT: SupportTable = {
         "ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id ImageBlock.detail ImageBlock.cache",
         "only turns of a person have pictures, each a path, a URL or data",
     ),
-    **dropped(
-        "AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache"
-        " DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
-        " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"
-        " ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"
-        " ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
-        " ServerToolResult.is_error ServerToolResult.cache OpaqueBlock.dialect OpaqueBlock.value",
-        "a turn is text; the block is dropped",
-    ),
+    **dropped(f"{MEDIA} {SERVER_TOOLS} OpaqueBlock.dialect OpaqueBlock.value", "a turn is text; the block is dropped"),
     **kept("ToolCall.name ToolCall.arguments"),
     **record("ToolCall.id ToolResultMessage.tool_call_id", "calls have no ids: results answer them in their order"),
     **record("ToolCall.arguments_text ToolResultMessage.details", _CALLS_WHY),
@@ -111,13 +103,7 @@ FIELD_SUPPORT: SupportTable = {
     **dropped("ToolResultMessage.is_error ToolResultMessage.cache", "a turn is one text"),
     **dropped("SystemMessage.developer Context.system_role", "one role for system messages"),
     **some("CustomMessage.role CustomMessage.fields", "only what stood in this format goes back"),
-    **record(
-        "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
-        " AssistantMessage.api AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"
-        " AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.stop_detail"
-        " AssistantMessage.error_message AssistantMessage.response_id UserMessage.origin",
-        "turns have no metadata",
-    ),
+    **record(METADATA, "turns have no metadata"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
     **some("ToolSpec.strict", "written in the wrapper that has it"),
     **dropped("ToolSpec.cache"),

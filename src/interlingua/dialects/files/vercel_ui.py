@@ -53,7 +53,7 @@ from ..residual import (
 )
 from ..wire import FileFormat, ListedSession, Rows, SessionStream
 from .line_sessions import EntryStream, ReadAgain, Reader, Record, read
-from .records import LINEAR, NO_CALL, RECORD, Records
+from .records import LINEAR, METADATA, NO_CALL, RECORD, SERVER_TOOLS, TOOLS, Records
 
 API = "vercel-ui"
 
@@ -82,12 +82,7 @@ FIELD_SUPPORT: SupportTable = {
     **dropped("DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"),
     **record("ToolCall.arguments_text", "arguments are an object, not text"),
     **dropped("ToolCall.parse_error ToolCall.thought_signature ToolCall.cache"),
-    **some(
-        "ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"
-        " ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
-        " ServerToolResult.is_error ServerToolResult.cache OpaqueBlock.dialect OpaqueBlock.value",
-        "only what stood in this format",
-    ),
+    **some(f"{SERVER_TOOLS} OpaqueBlock.dialect OpaqueBlock.value", "only what stood in this format"),
     **some("UserMessage.content SystemMessage.content", "what has no part of its own is dropped"),
     **some("AssistantMessage.content", "what has no part of its own is dropped"),
     **kept("ToolResultMessage.tool_call_id ToolResultMessage.is_error"),
@@ -97,18 +92,8 @@ FIELD_SUPPORT: SupportTable = {
     **dropped("ToolResultMessage.cache"),
     **dropped("SystemMessage.developer Context.system_role", "one role for system messages"),
     **some("CustomMessage.role CustomMessage.fields", "only what stood in this format goes back"),
-    **record(
-        "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
-        " AssistantMessage.api AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"
-        " AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.stop_detail"
-        " AssistantMessage.error_message AssistantMessage.response_id UserMessage.origin",
-        "a message has the metadata that the program gives it",
-    ),
-    **dropped(
-        "ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache ToolSpec.dialect"
-        " ToolSpec.value",
-        "the tools are the server's business",
-    ),
+    **record(METADATA, "a message has the metadata that the program gives it"),
+    **dropped(TOOLS, "the tools are the server's business"),
 }
 
 

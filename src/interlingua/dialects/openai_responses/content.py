@@ -33,6 +33,7 @@ from ..residual import (
     JOINED,
     MESSAGE,
     RESPONSE,
+    encode_blocks,
     keeping,
     media_type,
     optional,
@@ -340,14 +341,7 @@ def _encode_cache(cache: CacheMarker) -> dict[str, Any]:
 def encode_content(content: Content, report: Reporter) -> Any:
     if content is None or isinstance(content, str):
         return content
-    encoded = []
-    for at, block in enumerate(content):
-        report.block = at
-        wire = encode_part(block, report)
-        if wire is not None:
-            encoded.append(wire)
-    report.block = None
-    return encoded
+    return encode_blocks(content, encode_part, report)
 
 
 # --- message items ---------------------------------------------------------------------------------------------------
