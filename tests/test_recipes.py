@@ -1,16 +1,19 @@
 """CONTRIBUTING's recipes, followed literally: its files are written, loaded and used. `test_docs` runs its programs."""
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.plugins import load_plugins
 from interlingua.testing import Server
 from interlingua.tools import call_tool
+from interlingua.values.errors import Unsupported
 from laws import test_files
 
 PAGE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
@@ -46,6 +49,20 @@ def test_the_file_format_is_detected_and_converted_both_ways(tools: il.ToolRegis
     assert il.encode(conversation, "notes", adapt=False).losses
 
 
+def test_the_format_without_an_encoder_is_read_and_returned(tools: il.ToolRegistry, tmp_path: Path) -> None:
+    """With what the conversation has no field for, and as it was changed; other conversations are refused."""
+    path = tmp_path / "diary.jsonl"
+    path.write_text('{"by": "me", "entry": "Rain", "day": 1}\n{"by": "it", "entry": "Stay in.", "day": 1}\n')
+    (read,) = il.read(path)
+    assert ["Rain", "Stay in."] == [message.text for message in read.messages]
+    assert [json.loads(line) for line in path.read_text().splitlines()] == il.encode(read, "diary").body
+    sun = il.UserMessage(content="Sun")
+    changed = replace(read, entries=(replace(read.entries[0], message=sun), *read.entries[1:]))
+    assert {"by": "me", "entry": "Sun", "day": 1} == il.encode(changed, "diary").body[0]
+    with pytest.raises(Unsupported):
+        il.encode(il.Conversation(entries=(il.Entry(message=sun),)), "diary")
+
+
 @pytest.mark.parametrize("law", [law for name, law in vars(test_files).items() if name.startswith("test_")])
 def test_the_file_format_obeys_the_laws(tools: il.ToolRegistry, law: Callable[..., None]) -> None:
     """Round trip with unknown fields, no silent loss, and one typed error for malformed input."""
@@ -75,7 +92,8 @@ def test_the_plugin_brings_its_tool(tools: il.ToolRegistry) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "folder"), [("file format", "notes"), ("variant of a wire", "spare"), ("plugin", "tides")]
+    ("change", "folder"),
+    [("file format", "notes"), ("file format", "diary"), ("variant of a wire", "spare"), ("plugin", "tides")],
 )
 def test_a_recipe_takes_as_many_files_as_the_table_says(change: str, folder: str) -> None:
     """Counted in the page itself."""
