@@ -13,11 +13,12 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import Message
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
-from ..wire import FileFormat, ListedSession, SessionStream
+from ..wire import FileFormat, ListedSession, Parts, RecordLists, SessionStream
 from . import records, templates
 from .chat_programs import Chats, chat_messages, is_turn, without_prompt
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import inner
+from .reading import Tables
 
 API = "chatbox"
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
@@ -37,8 +38,14 @@ def _is_session(value: Any) -> bool:
 def _sessions(value: Any) -> list[Any] | None:
     if not isinstance(value, dict) or not ("chat-sessions-list" in value or "chat-sessions" in value):
         return None
-    found = [one for key, one in value.items() if key.startswith("session:") and inner(one, "messages")]
-    return found or value.get("chat-sessions")
+    return list(_stored(value, Tables(value)))
+
+
+def _stored(header: dict[str, Any], lists: RecordLists) -> Iterator[Any]:
+    """The sessions that have messages; those of older versions are in a list."""
+    if "chat-sessions-list" not in header:
+        return lists.records("chat-sessions")
+    return (one for _, one in lists.fields("session:*") if inner(one, "messages"))
 
 
 CHATS = Chats(API, _is_session, _sessions, "sessions with a `name` and messages of `contentParts`")
@@ -83,6 +90,7 @@ FORMAT = FileFormat(
     codec=sys.modules[__name__],
     detect=CHATS.detect,
     split=CHATS.split,
+    parts=Parts(_stored, ("chat-sessions",), ("session:*",)),
     writable=False,
     rank=20,
     listed=ListedSession(("messages",), listed),

@@ -7,6 +7,7 @@ langfuse.com/docs/observability/data-model
 """
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,9 +18,9 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Usage, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, count, fields_of, optional, reading, whole
-from ..wire import FileFormat
+from ..wire import FileFormat, Parts, RecordLists
 from . import records, templates
-from .reading import json_value
+from .reading import Tables, json_value
 from .records import milliseconds
 from .wire_bodies import CHAT, answer_in, failure, request_in, wire_of_answer, wire_of_request
 
@@ -147,8 +148,12 @@ def split(value: Any) -> list[Any] | None:
     listed = value.get("data") if isinstance(value, dict) else value
     if not isinstance(listed, list) or not listed or not all(map(_is_observation, listed)):
         return None
-    found = [one for one in listed if _is_generation(one)]
+    found = list(_generations(value, Tables(value)))
     return found if len(found) > 1 or (found and (len(listed) > 1 or isinstance(value, dict))) else None
+
+
+def _generations(header: Any, lists: RecordLists) -> Iterator[Any]:
+    return filter(_is_generation, lists.records("data" if isinstance(header, dict) else ""))
 
 
 def _is_observation(value: Any) -> bool:
@@ -168,4 +173,12 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    parts=Parts(_generations, ("data", "")),
+    writable=False,
+    rank=20,
+)

@@ -14,11 +14,11 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import Message
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, Parts, RecordLists
 from . import records, templates
 from .chat_programs import chat, turn
 from .program_content import first, inner, items
-from .reading import Pairing
+from .reading import Pairing, several
 
 API = "llama-index"
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
@@ -92,8 +92,20 @@ def detect(value: Any) -> str | None:
 
 def split(value: Any) -> list[Any] | None:
     """Each chat in a store of its own, if there are several."""
-    chats = _chats(value) or {}
-    return [{**value, "store": {key: chat}} for key, chat in chats.items()] if len(chats) > 1 else None
+    return several(PARTS, value) if _chats(value) is not None else None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
+def _stores(header: dict[str, Any], lists: RecordLists) -> Iterator[Any]:
+    return ({**header, "store": {key: chat}} for key, chat in lists.fields("store"))
+
+
+PARTS = Parts(_stores, nodes=("store",))
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    parts=PARTS,
+    writable=False,
+    rank=20,
+)
