@@ -684,6 +684,30 @@ def test_memory_does_not_grow_with_their_number(
     assert peaks[2] < peaks[1] + 0.5 * (sizes[2] - sizes[1])
 
 
+def test_a_chat_beyond_the_limit_is_refused_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names the chat and the remedy."""
+    monkeypatch.setattr(sources, "LARGE_OBJECT", 1)
+    monkeypatch.setattr(large_sessions, "LARGE", 1)
+    value = many("lobe-chat/export.json", 3, "How many")
+    value["data"]["messages"][0]["content"] = "x" * (1 << 20)
+    path = tmp_path / "export.json"
+    path.write_bytes(json.dumps(value).encode())
+    with pytest.raises(SystemExit):
+        convert.main([str(path), "-t", "openai-completions", "--max-size", "1"])
+    done = capsys.readouterr()
+    assert len(done.out.splitlines()) == 2
+    assert "export.json: 1 MB of records in one conversation, tpc_1-0: more than 1 MB; split it" in done.err
+    assert "--max-size" in done.err
+    path.write_bytes(
+        json.dumps([{"messages": [{"role": "user", "content": "x" * (size << 19)}]} for size in (1, 3, 1, 1)]).encode()
+    )
+    with pytest.raises(SystemExit):
+        convert.main([str(path), "-t", "openai-completions", "--max-size", "1"])
+    assert "export.json:2: a conversation of more than 1 MB; raise --max-size" in capsys.readouterr().err
+
+
 def test_topics_of_a_zipped_backup_are_read_one_at_a_time() -> None:
     """Cherry Studio zips its backups; a `data.json` of another program is none."""
     data = apart("cherry-studio/data.json", 3)

@@ -467,7 +467,8 @@ def _read(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[Docum
         yield from _read_file(piece, task, result)
     else:
         lines = piece.data if piece.kind == "array" else read_lines(piece)
-        yield from _read_each(piece.source, lines, piece.first, task, result)
+        what = "conversation" if piece.kind == "array" else "line"
+        yield from _read_each(piece.source, lines, piece.first, task, result, what)
 
 
 def _read_file(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[Document, bytes | None]]:
@@ -493,7 +494,7 @@ def _read_file(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[
 
 
 def _read_each(
-    source: Source, lines: Iterable[bytes], first: int, task: Task, result: PieceResult
+    source: Source, lines: Iterable[bytes], first: int, task: Task, result: PieceResult, what: str = "line"
 ) -> Iterator[tuple[Document, bytes | None]]:
     """Yields lines or elements that are conversations; `first` is the number before them."""
     for number, line in enumerate(lines, first + 1):
@@ -501,7 +502,7 @@ def _read_each(
             continue
         name = f"{source.name}:{number}"
         if len(line) > task.limit:
-            _reject(result, task, Problem(name, sources.too_long(task.limit), number), None)
+            _reject(result, task, Problem(name, sources.too_long(task.limit, what), number), None)
             continue
         try:
             with jsontext.Repairs() as repaired:

@@ -48,7 +48,7 @@ class Splitter:
         if self._fault:
             raise FormatError(self._fault, "$")
         if len(self.rest) + len(data) > MAX_ELEMENT:
-            raise FormatError(f"an element of the array is larger than {MAX_ELEMENT >> 20} MB", "$")
+            raise FormatError(f"an element of the array is larger than {MAX_ELEMENT >> 20} MB; split it", "$")
         found: list[bytes] = []
         self.ends = []
         text, start, depth = self.rest + data, 0, self._depth
@@ -271,6 +271,10 @@ def elements(stream: IO[bytes], splitter: Splitter) -> Iterator[bytes]:
     incomplete.
     """
     yield from parts(stream, splitter)
+    _refuse_rest(stream, splitter)
+
+
+def _refuse_rest(stream: IO[bytes], splitter: Splitter) -> None:
     for data in itertools.chain((splitter.rest,), iter(lambda: stream.read(CHUNK), b"")):
         if data.strip():
             raise FormatError("unexpected data after the end of the array", "$")
@@ -282,13 +286,14 @@ def elements(stream: IO[bytes], splitter: Splitter) -> Iterator[bytes]:
 class FileLists:
     """The lists of a large file, as `RecordLists`: their places are in memory, and one record or group of records.
 
-    `lines`: the file has one record on each line; torn ones, by number, are among the `problems`.
+    `lines`: the file has one record on each line. `problems` are torn lines, by their numbers, and groups of more than
+    `limit` bytes, which are left out.
     """
 
-    def __init__(self, stream: IO[bytes], *, lines: bool = False) -> None:
-        self._stream, self._lines = stream, lines
+    def __init__(self, stream: IO[bytes], limit: int, *, lines: bool = False) -> None:
+        self._stream, self._limit, self._lines = stream, limit, lines
         self._groups: dict[tuple[Any, ...], RecordGroups] = {}
-        self.problems: dict[int, str] = {}
+        self.problems: dict[int | str, str] = {}
 
     def records(self, *keys: str) -> Iterator[Any]:
         return (value for _, _, value in self._placed(keys))
@@ -317,6 +322,11 @@ class FileLists:
         found = self._groups.get((by, *keys))
         if found is None:
             found = self._groups[by, *keys] = RecordGroups(self._stream, self._placed(keys), by)
+            for key, size in found.without(self._limit):
+                self.problems[key] = (
+                    f"{size >> 20} MB of records in one conversation, {key}: more than {self._limit >> 20} MB;"
+                    " split it, or convert it with a larger --max-size"
+                )
         return found
 
     def _placed(self, keys: tuple[str, ...]) -> Iterator[tuple[int, int, Any]]:
@@ -328,8 +338,10 @@ class FileLists:
         elif self._lines:
             yield from self._placed_lines()
         else:
-            for place, text in placed_parts(_view(self._stream), Splitter()):
+            view, splitter = _view(self._stream), Splitter()
+            for place, text in placed_parts(view, splitter):
                 yield place, len(text), jsontext.read(text)
+            _refuse_rest(view, splitter)
 
     def _placed_lines(self) -> Iterator[tuple[int, int, Any]]:
         self._stream.seek(0)
@@ -363,6 +375,14 @@ class RecordGroups(Mapping[Any, list[Any]]):
         self._places: dict[Any, array[int]] = {}
         for place, length, value in records:
             self._places.setdefault(by(value), array("Q")).extend((place, length))
+
+    def without(self, limit: int) -> Iterator[tuple[str, int]]:
+        """Removes the groups of more than so many bytes; yields their keys and sizes."""
+        for key, places in list(self._places.items()):
+            size = sum(places[1::2])
+            if size > limit:
+                del self._places[key]
+                yield ", ".join(map(str, filter(None, key))) if isinstance(key, tuple) else str(key), size
 
     def __getitem__(self, key: Any) -> list[Any]:
         found = iter(self._places[key])

@@ -128,7 +128,7 @@ class Members(Mapping[str, bytes]):
             raise SourceError(f"{self._name}: {member}: {_bomb(self._limit)}")
         copy.seek(0)
         text, _ = arrays.outline(copy, parts.lists, parts.nodes)
-        return jsontext.read(text), arrays.FileLists(copy)
+        return jsontext.read(text), arrays.FileLists(copy, self._limit)
 
     def _open(self, info: zipfile.ZipInfo) -> IO[bytes]:
         if info.compress_type != _ZSTD or info.flag_bits & 1:

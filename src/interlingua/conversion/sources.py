@@ -500,12 +500,12 @@ def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}
         found, head = _large_array(stream, dialect, columns)
         if found is None and not columns and _size(stream) is not None:
             stream.seek(0)
-            found, head = _large_parts(stream, dialect), b""
+            found, head = _large_parts(stream, dialect, limit), b""
         if found is not None:
             return found
         stream = _prefixed(head, stream)
     elif not columns and as_utf8(head).lstrip().startswith(b"{"):
-        found = _large_parts(stream, dialect) or _large_object(stream, dialect)
+        found = _large_parts(stream, dialect, limit) or _large_object(stream, dialect, limit)
         if found is not None:
             return found
     else:
@@ -562,7 +562,7 @@ def _large_array(stream: IO[bytes], dialect: str | None, columns: Mapping[str, s
 LARGE_OBJECT = 32 << 20  # bytes: smaller ones are read as a whole
 
 
-def _large_object(stream: IO[bytes], dialect: str | None) -> Look | None:
+def _large_object(stream: IO[bytes], dialect: str | None, limit: int) -> Look | None:
     """Returns the layout of a large file that is one object around lists of conversations, or of their records."""
     if not _is_large_file(stream):
         return None
@@ -584,7 +584,7 @@ def _large_object(stream: IO[bytes], dialect: str | None) -> Look | None:
                 if form.parts is not None and form.name == name:
                     stream.seek(0)
                     header, _ = object_around(stream, form.parts.lists, form.parts.nodes)
-                    return _several(form, header, FileLists(stream), stream)
+                    return _several(form, header, FileLists(stream, limit), stream)
     except InterlinguaError:
         pass
     finally:
@@ -602,13 +602,13 @@ def _is_large_file(stream: IO[bytes]) -> bool:
     return size is not None and size >= LARGE_OBJECT and not stream.tell()
 
 
-def _large_parts(stream: IO[bytes], dialect: str | None) -> Look | None:
+def _large_parts(stream: IO[bytes], dialect: str | None, limit: int) -> Look | None:
     """Returns the layout of a large file whose records, in lists or lines, are those of several conversations."""
     if not _is_large_file(stream):
         return None
     head = stream.read(CHUNK)
     stream.seek(0)
-    is_lines, lists = not as_utf8(head).lstrip().startswith(b"["), FileLists(stream)
+    is_lines, lists = not as_utf8(head).lstrip().startswith(b"["), FileLists(stream, limit)
     try:
         for form in _formats(dialect):
             inner = [key for key in form.parts.lists if ".." in key] if form.parts is not None else ()
@@ -624,7 +624,7 @@ def _large_parts(stream: IO[bytes], dialect: str | None) -> Look | None:
         if is_lines and not holds_lines(stream):
             return None
         stream.seek(0)
-        lists, first = FileLists(stream, lines=is_lines), Lines() if is_lines else list[Any]()
+        lists, first = FileLists(stream, limit, lines=is_lines), Lines() if is_lines else list[Any]()
         first += first_objects(stream) if is_lines else itertools.islice(lists.records(""), FIRST)
         found = FORMATS.get(dialect or detect_name(first) or "")
         if found is not None and found.parts is not None and "" in found.parts.lists:
@@ -709,8 +709,9 @@ def _element_parts(source: Source, found: Look, problems: list[Problem]) -> Iter
 def _part_documents(source: Source, found: Look, problems: list[Problem]) -> Iterator[Document]:
     """Yields the conversations whose records stand apart."""
     assert found.form is not None and found.form.parts is not None and found.lists is not None
-    torn = found.lists.problems.items()
-    problems.extend(Problem(f"{source.name}:{number}", message, number) for number, message in torn)
+    for place, message in found.lists.problems.items():
+        line = place if isinstance(place, int) else None
+        problems.append(Problem(source.name if line is None else f"{source.name}:{line}", message, line))
     for number, part in enumerate(found.form.parts.read(found.header, found.lists), 1):
         yield Document(source, number, part, found.form.name)
 
@@ -766,8 +767,8 @@ def read_lines(stream: IO[bytes], limit: int) -> Iterator[bytes]:
                 return
 
 
-def too_long(limit: int) -> str:
-    return f"a line of more than {limit >> 20} MB; raise --max-size"
+def too_long(limit: int, what: str = "line") -> str:
+    return f"a {what} of more than {limit >> 20} MB; raise --max-size"
 
 
 def _line_documents(source: Source, stream: IO[bytes], problems: list[Problem], limit: int) -> Iterator[Document]:
