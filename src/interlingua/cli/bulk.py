@@ -262,7 +262,7 @@ def _holds_several(source: Source, form: FileFormat) -> bool:
     if form.split is None:
         return False
     with sources.open_binary(source) as stream:
-        return sources.look(stream, form.name).kind != "whole"
+        return sources.look(stream, form.name).kind in ("array", "object", "parts")
 
 
 # --- converting ------------------------------------------------------------------------------------------------------
