@@ -684,6 +684,19 @@ def test_memory_does_not_grow_with_their_number(
     assert peaks[2] < peaks[1] + 0.5 * (sizes[2] - sizes[1])
 
 
+@pytest.mark.parametrize("sample", ["langchain/messages.json", "langchain/state.json"])
+def test_a_list_of_what_is_also_read_entry_by_entry_is_converted_in_pieces(
+    sample: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not as one session, whose results would all be in memory."""
+    monkeypatch.setattr(large_sessions, "LARGE", 1)
+    path = tmp_path / "lists.json"
+    one = (WIRE / sample).read_bytes()
+    path.write_bytes(b"[" + b",".join([one] * (3 * (1 << 20) // len(one))) + b"]")
+    task = bulk.Task(None, "openai-completions", None, False, 1 << 30)
+    assert {"array"} == {piece.kind for piece in bulk.pieces(Source(path), task)}
+
+
 def test_a_chat_beyond_the_limit_is_refused_and_the_others_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
