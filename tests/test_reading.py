@@ -1,5 +1,6 @@
 """`il.read`: every conversation of a file, whatever it is packed in."""
 
+import contextlib
 import gc
 import gzip
 import importlib
@@ -7,6 +8,7 @@ import io
 import json
 import random
 import sqlite3
+import tracemalloc
 import types
 import zipfile
 from collections.abc import Iterator
@@ -18,8 +20,11 @@ import zstandard
 from click.testing import CliRunner
 
 import interlingua as il
+from interlingua.cli import bulk
+from interlingua.cli.convert import command as convert
+from interlingua.cli.formats import check_command, detect_command
 from interlingua.cli.show import command as show
-from interlingua.conversion import detection, large_sessions, sources
+from interlingua.conversion import arrays, detection, large_sessions, sources
 from interlingua.conversion.containers import Members
 from interlingua.conversion.sources import Problem, Source, documents, look
 from interlingua.dialects import FORMATS, FileFormat
@@ -533,6 +538,195 @@ def test_a_large_object_around_an_array_is_read_one_conversation_at_a_time(
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(il.InterlinguaError):
         list(il.read(path))
+
+
+def _merged(values: list[Any]) -> Any:
+    """One document of several: their lists follow each other, and their objects have the fields of all."""
+    if isinstance(values[0], list):
+        return [item for value in values for item in value]
+    if not isinstance(values[0], dict):
+        return values[-1]
+    keys = dict.fromkeys(key for value in values for key in value)
+    return {key: _merged([value[key] for value in values if key in value]) for key in keys}
+
+
+# Samples with the names of one conversation in them.
+RECORDS = {
+    "anything-llm/export.json": ["Eggs in the basket"],
+    "chatbox/export.json": ["s1"],
+    "cherry-studio/data.json": ["t1", *(f"m{at}" for at in range(9)), *(f"b{at}" for at in range(9))],
+    "langfuse/generation.json": [],
+    "llama-index/chat_store.json": ["user1"],
+    "llm-logs/logs.json": ["01a", "01b", "01c"],
+    "lobe-chat/export.json": ["msg_1", "msg_2", "msg_3", "msg_4", "tpc_1", "ssn_1", "agt_1"],
+    "lobe-chat/older.json": ["m1", "m2", "m3", "m4", "t1", "s1"],
+    "oasst/messages.json": ["m1", "m2", "m3"],
+    "otel/openinference.json": ["t"],
+    "otel/otlp.json": ["5b8efff798038103d269b633813fc60c"],
+}
+
+
+def many(sample: str, count: int, question: str) -> Any:
+    """A document with a sample's conversation several times, each with names of its own."""
+    values = []
+    for at in range(count):
+        text = (WIRE / sample).read_text("utf-8").replace("How many", question)
+        for name in RECORDS[sample]:
+            text = text.replace(f'"{name}"', f'"{name}-{at}"').replace(f'"session:{name}"', f'"session:{name}-{at}"')
+        value = json.loads(text)
+        values.append({"data": [value, {"type": "SPAN", "traceId": "t"}]} if "langfuse" in sample else value)
+    return _merged(values)
+
+
+def _lines(values: list[Any]) -> bytes:
+    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
+
+
+def _one_scope(value: Any) -> Any:
+    """A trace whose resource and scope name themselves once."""
+    first = value["resourceSpans"][0]
+    spans = [one["scopeSpans"][0]["spans"] for one in value["resourceSpans"]]
+    return {"resourceSpans": [{**first, "scopeSpans": [{"scope": {}, "spans": _merged(spans)}]}]}
+
+
+def _older_sessions(value: Any) -> Any:
+    return {"chat-sessions": [one for key, one in value.items() if key.startswith("session:")]}
+
+
+APART: dict[str, tuple[str, Any]] = {
+    **{sample: (sample, json.dumps) for sample in RECORDS},
+    "langfuse, a list": ("langfuse/generation.json", lambda value: json.dumps(value["data"])),
+    "chatbox, older": ("chatbox/export.json", lambda value: json.dumps(_older_sessions(value))),
+    "oasst, lines": ("oasst/messages.json", _lines),
+    "otel, lines of spans": ("otel/openinference.json", _lines),
+    "otel, lines": (
+        "otel/otlp.json",
+        lambda value: _lines([{"resourceSpans": [one]} for one in value["resourceSpans"]]),
+    ),
+    "otel, one scope": ("otel/otlp.json", lambda value: json.dumps(_one_scope(value))),
+    "otel, indented": ("otel/otlp.json", lambda value: json.dumps(value, indent=1)),
+}
+
+
+def apart(shape: str, count: int, question: str = "How many") -> bytes:
+    sample, write = APART[shape]
+    text = write(many(sample, count, question))
+    return text if isinstance(text, bytes) else text.encode()
+
+
+@pytest.mark.parametrize("shape", APART)
+def test_conversations_whose_records_stand_apart_are_read_one_at_a_time(
+    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the file were read as a whole; packed, too."""
+    name = APART[shape][0].partition("/")[0]
+    path = tmp_path / "export.json"
+    path.write_bytes(apart(shape, 3))
+    whole = list(il.read(path))
+    assert len(whole) == 3
+    monkeypatch.setattr(sources, "LARGE_OBJECT", 1)
+    with path.open("rb") as file:
+        found = look(file, None)
+        assert found.kind == "parts" and found.form is not None and found.form.name == name
+    assert whole == list(il.read(path)) == list(il.read(path, name))
+    assert (
+        whole == list(il.read(b"\xef\xbb\xbf" + path.read_bytes())) == list(il.read(gzip.compress(path.read_bytes())))
+    )
+    assert [il.encode(one, name).body for one in whole] == [il.encode(one, name).body for one in il.read(path)]
+    path.write_bytes(apart(shape, 1))
+    with path.open("rb") as file:
+        assert look(file, None).kind != "parts"
+    path.write_bytes(apart(shape, 3)[:-60])
+    try:
+        found_problems = [problem for one in il.read(path) for problem in one.problems]
+    except il.InterlinguaError:
+        return
+    assert found_problems
+
+
+CONVERT = (convert, ["-t", "openai-completions", "-j", "1"])
+COMMANDS: list[tuple[Any, list[str]]] = [
+    (convert, ["-t", "lobe-chat", "-j", "1"]),
+    (show, ["--json"]),
+    (check_command, []),
+    (detect_command, []),
+]
+
+
+@pytest.mark.parametrize(
+    ("shape", "command", "given"),
+    [*((shape, *CONVERT) for shape in APART), *(("lobe-chat/export.json", *way) for way in COMMANDS)],
+)
+def test_memory_does_not_grow_with_their_number(
+    shape: str, command: Any, given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the places of the records at most."""
+    for module, name, value in ((sources, "LARGE_OBJECT", 1), (large_sessions, "LARGE", 1), (bulk, "PIECE", 1)):
+        monkeypatch.setattr(module, name, value)
+    for module, name, value in (
+        (arrays, "CHUNK", 1 << 14),
+        (sources, "CHUNK", 1 << 14),
+        (arrays, "_MAX_OUTLINE", 1 << 17),
+    ):
+        monkeypatch.setattr(module, name, value)
+    peaks, sizes = [], []
+    for count in (2, 10, 40):  # the first for what is loaded once
+        path = tmp_path / f"{count}.json"
+        path.write_bytes(apart(shape, count, 500 * "How many words are in a text "))
+        sizes.append(path.stat().st_size)
+        gc.collect()
+        tracemalloc.start()
+        out = path.with_suffix(".out").open("w")
+        with out, contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+            command.main([str(path), *given], standalone_mode=False)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < peaks[1] + 0.5 * (sizes[2] - sizes[1])
+
+
+@pytest.mark.parametrize("sample", ["langchain/messages.json", "langchain/state.json"])
+def test_a_list_of_what_is_also_read_entry_by_entry_is_converted_in_pieces(
+    sample: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not as one session, whose results would all be in memory."""
+    monkeypatch.setattr(large_sessions, "LARGE", 1)
+    path = tmp_path / "lists.json"
+    one = (WIRE / sample).read_bytes()
+    path.write_bytes(b"[" + b",".join([one] * (3 * (1 << 20) // len(one))) + b"]")
+    task = bulk.Task(None, "openai-completions", None, False, 1 << 30)
+    assert {"array"} == {piece.kind for piece in bulk.pieces(Source(path), task)}
+
+
+def test_a_chat_beyond_the_limit_is_refused_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names the chat and the remedy."""
+    monkeypatch.setattr(sources, "LARGE_OBJECT", 1)
+    monkeypatch.setattr(large_sessions, "LARGE", 1)
+    value = many("lobe-chat/export.json", 3, "How many")
+    value["data"]["messages"][0]["content"] = "x" * (1 << 20)
+    path = tmp_path / "export.json"
+    path.write_bytes(json.dumps(value).encode())
+    with pytest.raises(SystemExit):
+        convert.main([str(path), "-t", "openai-completions", "--max-size", "1"])
+    done = capsys.readouterr()
+    assert len(done.out.splitlines()) == 2
+    assert "export.json: 1 MB of records in one conversation, tpc_1-0: more than 1 MB; split it" in done.err
+    assert "--max-size" in done.err
+    path.write_bytes(
+        json.dumps([{"messages": [{"role": "user", "content": "x" * (size << 19)}]} for size in (1, 3, 1, 1)]).encode()
+    )
+    with pytest.raises(SystemExit):
+        convert.main([str(path), "-t", "openai-completions", "--max-size", "1"])
+    assert "export.json:2: a conversation of more than 1 MB; raise --max-size" in capsys.readouterr().err
+
+
+def test_topics_of_a_zipped_backup_are_read_one_at_a_time() -> None:
+    """Cherry Studio zips its backups; a `data.json` of another program is none."""
+    data = apart("cherry-studio/data.json", 3)
+    assert list(il.read(data)) == list(il.read(zipped(**{"data.json": data})))
+    other = json.dumps([ROW, ROW]).encode()
+    assert len(list(il.read(zipped(**{"data.json": other, "rows.jsonl": LINES})))) == 5
 
 
 def test_rows_with_such_an_array_are_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

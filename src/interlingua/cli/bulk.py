@@ -32,6 +32,7 @@ from ..conversion.large_encoding import encode_large
 from ..conversion.sources import Document, Problem, Source, as_utf8
 from ..dialects import FORMATS, WIRES
 from ..dialects.files import transcript
+from ..dialects.wire import FileFormat
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError, Unsupported
 from ..values.losses import Lines, Loss, replaced
@@ -130,7 +131,7 @@ _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", containers.ZIP)  # a small file may
 
 def _pieces_in(source: Source, stream: IO[bytes], raw: IO[bytes] | None, task: Task) -> Iterator[Piece]:
     """Yields the pieces of a decompressed stream; `raw` is its file, if there is one."""
-    found = sources.look(stream, task.origin, task.columns)
+    found = sources.look(stream, task.origin, task.columns, task.limit)
     if found.kind == "lines":
         if raw is stream:
             stream.seek(0)
@@ -248,7 +249,15 @@ def _is_streamed(source: Source, task: Task) -> bool:
         to is not None and bool(to.writer or to.tree_writer or to.node_writer or to.rows or to.stream or to.listed)
     )
     form = FORMATS.get(name or "")
-    return is_written and form is not None and bool(form.stream or form.listed)
+    return is_written and form is not None and bool(form.stream or form.listed) and not _holds_several(source, form)
+
+
+def _holds_several(source: Source, form: FileFormat) -> bool:
+    """Whether a large file holds several conversations, which are read one by one."""
+    if form.split is None:
+        return False
+    with sources.open_binary(source) as stream:
+        return sources.look(stream, form.name).kind in ("array", "object", "parts")
 
 
 # --- converting ------------------------------------------------------------------------------------------------------
@@ -453,13 +462,14 @@ def _read(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[Docum
         yield from _read_file(piece, task, result)
     else:
         lines = piece.data if piece.kind == "array" else read_lines(piece)
-        yield from _read_each(piece.source, lines, piece.first, task, result)
+        what = "conversation" if piece.kind == "array" else "line"
+        yield from _read_each(piece.source, lines, piece.first, task, result, what)
 
 
 def _read_file(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[Document, bytes | None]]:
     kind = None
     with contextlib.suppress(OSError, *sources.DAMAGED), sources.open_binary(piece.source) as stream:
-        kind = sources.look(stream, task.origin, task.columns).kind
+        kind = sources.look(stream, task.origin, task.columns, task.limit).kind
     if kind == "lines":
         with sources.open_binary(piece.source) as stream:
             yield from _read_each(piece.source, sources.read_lines(stream, task.limit), 0, task, result)
@@ -479,7 +489,7 @@ def _read_file(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[
 
 
 def _read_each(
-    source: Source, lines: Iterable[bytes], first: int, task: Task, result: PieceResult
+    source: Source, lines: Iterable[bytes], first: int, task: Task, result: PieceResult, what: str = "line"
 ) -> Iterator[tuple[Document, bytes | None]]:
     """Yields lines or elements that are conversations; `first` is the number before them."""
     for number, line in enumerate(lines, first + 1):
@@ -487,7 +497,7 @@ def _read_each(
             continue
         name = f"{source.name}:{number}"
         if len(line) > task.limit:
-            _reject(result, task, Problem(name, sources.too_long(task.limit), number), None)
+            _reject(result, task, Problem(name, sources.too_long(task.limit, what), number), None)
             continue
         try:
             with jsontext.Repairs() as repaired:

@@ -1,7 +1,11 @@
 """Iterates over the elements of a large JSON array, or the fields of a large object, in bounded memory."""
 
+import io
 import itertools
+import os
 import re
+import tempfile
+from array import array
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import IO, Any, NamedTuple
 
@@ -44,7 +48,7 @@ class Splitter:
         if self._fault:
             raise FormatError(self._fault, "$")
         if len(self.rest) + len(data) > MAX_ELEMENT:
-            raise FormatError(f"an element of the array is larger than {MAX_ELEMENT >> 20} MB", "$")
+            raise FormatError(f"an element of the array is larger than {MAX_ELEMENT >> 20} MB; split it", "$")
         found: list[bytes] = []
         self.ends = []
         text, start, depth = self.rest + data, 0, self._depth
@@ -130,11 +134,30 @@ def outline(stream: IO[bytes], keys: Container[str], nodes: Container[str] = ())
 
     The key of an array in an inner object is `outer.inner`; in a list of one object it begins with a dot.
     """
+    lists: dict[str, Listing] = {}
+    outside: list[bytes] = []
+    for key, begin, splitter, found in lists_in(stream, keys, nodes, outside):
+        if key in lists:
+            raise FormatError(f"the key {key} is there twice", "$")
+        first = first_of(element for _, element in found)
+        lists[key] = Listing(begin, stream.tell() - len(splitter.rest), first, splitter.is_mixed, splitter.keyed)
+    return b"".join(outside), lists
+
+
+def lists_in(
+    stream: IO[bytes], keys: Container[str], nodes: Container[str] = (), outside: list[bytes] | None = None
+) -> Iterator[tuple[str, int, Splitter, Iterator[tuple[int, bytes]]]]:
+    """Yields the arrays at these keys and the objects at `nodes`: the key, where it begins, its splitter and elements.
+
+    The elements have their places from its beginning, and must all be read before the next one. `outside` receives the
+    text around them; without it, the stream may hold several documents.
+    """
     text, at, size = b"", 0, CHUNK
     names: list[str] = []  # of the objects and arrays around; "" for an item of a list
     kinds: list[bytes] = []  # their brackets
-    lists: dict[str, Listing] = {}
     while data := stream.read(size):
+        if outside is None:
+            text, at = text[at:], 0
         text = text + data if text else data.removeprefix(b"\xef\xbb\xbf")
         before = at
         while token := _BRACKET.match(text, at):
@@ -142,11 +165,11 @@ def outline(stream: IO[bytes], keys: Container[str], nodes: Container[str] = ())
             kind = text[at - 1 : at]
             if kind not in _OPENINGS:
                 del names[-1:], kinds[-1:]
-                if not names:
+                if not names and outside is not None:
                     break
                 continue
             is_item = kinds[-1:] == [b"["]
-            if is_item and len(kinds) == 1 and text[: token.start()].strip(_SPACE) != b"[":
+            if outside is not None and is_item and len(kinds) == 1 and text[: token.start()].strip(_SPACE) != b"[":
                 raise FormatError("a list of several", "$")
             names.append("" if is_item else _name(token))
             kinds.append(kind)
@@ -155,21 +178,20 @@ def outline(stream: IO[bytes], keys: Container[str], nodes: Container[str] = ())
                 continue
             names.pop()
             kinds.pop()
-            if key in lists:
-                raise FormatError(f"the key {key} is there twice", "$")
             splitter, begin = Splitter(keyed=kind == b"{"), stream.tell() - len(text) + at - 1
-            complete = splitter.feed(text[at - 1 :])
+            complete = _fed(splitter, text[at - 1 :])
             text = text[:at]  # the rest is in the splitter
-            first = first_of(itertools.chain(complete, parts(stream, splitter)))
-            end = stream.tell() - len(splitter.rest)
-            lists[key] = Listing(begin, end, first, splitter.is_mixed, splitter.keyed)
+            yield key, begin, splitter, itertools.chain(complete, placed_parts(stream, splitter))
             text, at = text + (b"}" if splitter.keyed else b"]") + splitter.rest, at + 1
-        if at and not names and text[at:].strip():
+        if outside is not None and at and not names and text[at:].strip():
             raise FormatError("unexpected data after the end of the object", "$")
-        if len(text) > _MAX_OUTLINE:
+        if len(text) > _MAX_OUTLINE and outside is not None:
             raise FormatError(f"the object around the arrays is larger than {_MAX_OUTLINE >> 20} MB", "$")
         size = CHUNK if at > before else min(size * 2, _MAX_CHUNK)
-    return text, lists
+    if outside is not None:
+        outside.append(text)
+    elif names:
+        raise FormatError("a document is cut off; it has no end", "$")
 
 
 _OPENINGS = (b"[", b"{")
@@ -232,10 +254,16 @@ def placed_parts(stream: IO[bytes], splitter: Splitter) -> Iterator[tuple[int, b
         data = stream.read(size)
         if not data:
             raise FormatError("the array is cut off; it has no end", "$")
-        found = splitter.feed(data)
-        yield from ((end - len(element), element) for end, element in zip(splitter.ends, found, strict=True))
+        found = _fed(splitter, data)
+        yield from found
         # An element longer than a chunk is scanned again from its last bracket on: fewer, longer scans.
         size = CHUNK if found else min(size * 2, _MAX_CHUNK)
+
+
+def _fed(splitter: Splitter, data: bytes) -> list[tuple[int, bytes]]:
+    """The elements that are complete with these data, each with its place."""
+    found = splitter.feed(data)
+    return [(end - len(element), element) for end, element in zip(splitter.ends, found, strict=True)]
 
 
 def elements(stream: IO[bytes], splitter: Splitter) -> Iterator[bytes]:
@@ -243,6 +271,167 @@ def elements(stream: IO[bytes], splitter: Splitter) -> Iterator[bytes]:
     incomplete.
     """
     yield from parts(stream, splitter)
+    _refuse_rest(stream, splitter)
+
+
+def _refuse_rest(stream: IO[bytes], splitter: Splitter) -> None:
     for data in itertools.chain((splitter.rest,), iter(lambda: stream.read(CHUNK), b"")):
         if data.strip():
             raise FormatError("unexpected data after the end of the array", "$")
+
+
+# --- records of several conversations --------------------------------------------------------------------------------
+
+
+class FileLists:
+    """The lists of a large file, as `RecordLists`: their places are in memory, and one record or group of records.
+
+    `lines`: the file has one record on each line. `problems` are torn lines, by their numbers, and groups of more than
+    `limit` bytes, which are left out.
+    """
+
+    def __init__(self, stream: IO[bytes], limit: int, *, lines: bool = False) -> None:
+        self._stream, self._limit, self._lines = stream, limit, lines
+        self._groups: dict[tuple[Any, ...], RecordGroups] = {}
+        self.problems: dict[int | str, str] = {}
+
+    def records(self, *keys: str) -> Iterator[Any]:
+        return (value for _, _, value in self._placed(keys))
+
+    def fields(self, node: str) -> Iterator[tuple[str, Any]]:
+        if node.endswith("*"):
+            found = elements(_view(self._stream), Splitter(keyed=True))
+            every = (field for text in found for field in _fields(text))
+            return (field for field in every if field[0].startswith(node[:-1]))
+        inner = lists_in(_view(self._stream), (), (node,))
+        return (field for *_, found in inner for _, text in found for field in _fields(text))
+
+    def outlined(self, node: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The document without its fields that begin with a name (`name*`), and the first two of these."""
+        header: dict[str, Any] = {}
+        first: dict[str, Any] = {}
+        prefix = b'"' + node[:-1].encode()
+        for text in elements(_view(self._stream), Splitter(keyed=True)):
+            if not text.startswith(prefix):
+                header |= _fields(text)
+            elif len(first) < 2:
+                first |= _fields(text)
+        return header, first
+
+    def grouped(self, by: Callable[[Any], Any], *keys: str) -> "RecordGroups":
+        found = self._groups.get((by, *keys))
+        if found is None:
+            found = self._groups[by, *keys] = RecordGroups(self._stream, self._placed(keys), by)
+            for key, size in found.without(self._limit):
+                self.problems[key] = (
+                    f"{size >> 20} MB of records in one conversation, {key}: more than {self._limit >> 20} MB;"
+                    " split it, or convert it with a larger --max-size"
+                )
+        return found
+
+    def _placed(self, keys: tuple[str, ...]) -> Iterator[tuple[int, int, Any]]:
+        """The records with their places and lengths."""
+        if keys != ("",):
+            for _, begin, _, found in lists_in(_view(self._stream), keys):
+                for place, text in found:
+                    yield begin + place, len(text), jsontext.read(text)
+        elif self._lines:
+            yield from self._placed_lines()
+        else:
+            view, splitter = _view(self._stream), Splitter()
+            for place, text in placed_parts(view, splitter):
+                yield place, len(text), jsontext.read(text)
+            _refuse_rest(view, splitter)
+
+    def _placed_lines(self) -> Iterator[tuple[int, int, Any]]:
+        self._stream.seek(0)
+        place, lines = 0, iter(lambda: self._stream.readline(MAX_ELEMENT), b"")
+        for number, line in enumerate(lines, 1):
+            text = line if place else line.removeprefix(b"\xef\xbb\xbf")
+            place += len(line)
+            if not text.strip():
+                continue
+            try:
+                values = jsontext.read_line(text)
+            except FormatError as error:
+                self.problems[number] = error.message
+                continue
+            if len(values) > 1:
+                raise FormatError("several objects on a line", "$")
+            yield place - len(text), len(text), values[0]
+
+
+def _fields(text: bytes) -> Iterable[tuple[str, Any]]:
+    """The field of an object that has brackets, and those before it that have none."""
+    fields: dict[str, Any] = jsontext.read(b"{" + text + b"}")
+    return fields.items()
+
+
+class RecordGroups(Mapping[Any, list[Any]]):
+    """The records of each conversation, read when they are asked for."""
+
+    def __init__(self, stream: IO[bytes], records: Iterable[tuple[int, int, Any]], by: Callable[[Any], Any]) -> None:
+        self._stream = stream
+        self._places: dict[Any, array[int]] = {}
+        for place, length, value in records:
+            self._places.setdefault(by(value), array("Q")).extend((place, length))
+
+    def without(self, limit: int) -> Iterator[tuple[str, int]]:
+        """Removes the groups of more than so many bytes; yields their keys and sizes."""
+        for key, places in list(self._places.items()):
+            size = sum(places[1::2])
+            if size > limit:
+                del self._places[key]
+                yield ", ".join(map(str, filter(None, key))) if isinstance(key, tuple) else str(key), size
+
+    def __getitem__(self, key: Any) -> list[Any]:
+        found = iter(self._places[key])
+        return [self._read(place, length) for place, length in zip(found, found, strict=True)]
+
+    def _read(self, place: int, length: int) -> Any:
+        self._stream.seek(place)
+        return jsontext.read(self._stream.read(length))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def spooled(stream: IO[bytes], limit: int) -> IO[bytes]:
+    """Copies up to so many bytes of a stream to a temporary file, which can be read again."""
+    with tempfile.TemporaryFile(buffering=0) as file:
+        size = 0
+        while size < limit and (data := stream.read(min(CHUNK, limit - size))):
+            file.write(data)
+            size += len(data)
+        file.seek(0)
+        return _Copy(io.FileIO(os.dup(file.fileno())))
+
+
+class _Copy(io.BufferedReader):
+    """A temporary file that exists as long as it is read."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _view(stream: IO[bytes]) -> IO[bytes]:
+    return _View(stream)  # type: ignore[return-value]
+
+
+class _View(io.RawIOBase):
+    """A file from its beginning, whatever else is read from it meanwhile."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._at = stream, 0
+
+    def read(self, size: int = -1) -> bytes:
+        self._stream.seek(self._at)
+        data = self._stream.read(size)
+        self._at += len(data)
+        return data
+
+    def tell(self) -> int:
+        return self._at

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import zstandard
 
 from ..dialects.registry import FORMATS, ordered
+from ..dialects.wire import Parts
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from . import arrays
@@ -118,6 +119,16 @@ class Members(Mapping[str, bytes]):
             head = stream.peek(16).removeprefix(b"\xef\xbb\xbf").lstrip()  # type: ignore[attr-defined]
             if head.startswith(b"["):
                 yield from map(jsontext.read, arrays.elements(stream, arrays.Splitter()))
+
+    def tables(self, member: str, parts: Parts) -> tuple[Any, arrays.FileLists]:
+        """The document of a member without its records, and the lists of these, in a temporary file."""
+        with self.open(member) as stream:
+            copy = arrays.spooled(stream, self._limit + 1)
+        if copy.seek(0, io.SEEK_END) > self._limit:
+            raise SourceError(f"{self._name}: {member}: {_bomb(self._limit)}")
+        copy.seek(0)
+        text, _ = arrays.outline(copy, parts.lists, parts.nodes)
+        return jsontext.read(text), arrays.FileLists(copy, self._limit)
 
     def _open(self, info: zipfile.ZipInfo) -> IO[bytes]:
         if info.compress_type != _ZSTD or info.flag_bits & 1:

@@ -29,7 +29,7 @@ from ..values.losses import Lines, Text
 from ..values.regular import stream_regular
 from ..values.request import Conversation
 from . import containers
-from .arrays import CHUNK, Listing, Splitter, elements, outline, parts, with_lists
+from .arrays import CHUNK, FIRST, FileLists, Listing, Splitter, elements, outline, parts, spooled, with_lists
 from .containers import SourceError
 from .converting import decode, divided, split, stands_alone, with_repairs
 from .detection import (
@@ -40,6 +40,7 @@ from .detection import (
     detect_name,
     detect_text,
     gc_paused,
+    holds_lines,
     is_stream,
     lines_in,
     value_of,
@@ -268,13 +269,15 @@ def _documents(
     try:
         with open_stream(opened) if opened is not None else open_binary(source, advance) as stream:
             with jsontext.Repairs():  # what is read here is read again
-                found = look(stream, dialect, columns)
+                found = look(stream, dialect, columns, limit)
             if found.kind != "whole":
                 if found.kind == "lines":
                     inside = _line_documents(source, found.stream, problems, limit)
                 elif found.kind == "array":
                     inside = _element_documents(source, found, problems)
                 elif found.kind == "object":
+                    inside = _element_parts(source, found, problems)
+                elif found.kind == "parts":
                     inside = _part_documents(source, found, problems)
                 elif found.kind == "sections":
                     inside = _section_documents(source, found, limit)
@@ -463,10 +466,10 @@ def _listed(source: Source, found: tuple[str, Iterable[Any]] | None, kind: str) 
 class Look(NamedTuple):
     """The layout of the conversations in a source.
 
-    `kind`: `lines` (each a conversation), `array` (of conversations), `object` (around an array of them), `sections` of
-    a text, the kind of a container, or `whole`. `stream` holds the whole source; for an array, what follows `elements`,
-    its first elements.
-    `form` is the format of an object or a text.
+    `kind`: `lines` (each a conversation), `array` (of conversations), `object` (around an array of them), `parts`
+    (whose records stand apart), `sections` of a text, the kind of a container, or `whole`. `stream` holds the whole
+    source; for an array, what follows `elements`, its first elements.
+    `form` is the format of an object, of parts or of a text; `header` the document without the `lists` of its parts.
     """
 
     kind: str
@@ -474,30 +477,46 @@ class Look(NamedTuple):
     elements: tuple[bytes, ...] = ()
     splitter: Splitter | None = None
     form: FileFormat | None = None
+    header: Any = None
+    lists: FileLists | None = None
 
 
-def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}) -> Look:
-    """Detects the layout of the conversations from the beginning of a decompressed stream."""
+def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}, limit: int = DEFAULT_LIMIT) -> Look:
+    """Detects the layout of the conversations from the beginning of a decompressed stream.
+
+    A large document that is packed is copied to a temporary file, unless it is larger than `limit`.
+    """
     head = stream.peek(16)[:16]  # type: ignore[attr-defined]
     kind = containers.kind_of(head)
     if kind is not None:
         return Look(kind, stream)
     if as_utf8(head).lstrip().startswith(b"["):
         found, head = _large_array(stream, dialect, columns)
+        if found is None and not columns and _size(stream) is not None:
+            stream.seek(0)
+            found, head = _large_parts(stream, dialect, limit), b""
         if found is not None:
             return found
         stream = _prefixed(head, stream)
     elif not columns and as_utf8(head).lstrip().startswith(b"{"):
-        form = _large_object(stream, dialect)
-        if form is not None:
-            return Look("object", stream, form=form)
+        found = _large_parts(stream, dialect, limit) or _large_object(stream, dialect, limit)
+        if found is not None:
+            return found
     else:
         form = _large_text(stream, dialect)
         if form is not None:
             return Look("sections", stream, form=form)
-    first, second = _first_line(stream), _first_line(stream)
-    lines = second.strip() and _holds_a_conversation(first, dialect, columns)
-    return Look("lines" if lines else "whole", _prefixed(first + second, stream))
+    is_packed = _size(stream) is None
+    first, second = (_first_line(stream, MAX_LINE if is_packed else DEFAULT_LIMIT) for _ in range(2))
+    is_lines = first.endswith(b"\n") and second.strip() and _holds_a_conversation(first, dialect, columns)
+    stream = _prefixed(first + second, stream)
+    if is_lines or not is_packed:
+        return Look("lines" if is_lines else "whole", stream)
+    head = stream.read(LARGE_OBJECT)
+    if len(head) < LARGE_OBJECT:
+        return Look("whole", io.BufferedReader(io.BytesIO(head)))
+    copy = spooled(_prefixed(head, stream), limit + 1)
+    return Look("whole", copy) if (_size(copy) or 0) > limit else look(copy, dialect, columns)
 
 
 _FIRST_ELEMENTS = 64 << 20  # bytes: a file whose first two conversations are larger is read as a whole
@@ -537,24 +556,88 @@ def _large_array(stream: IO[bytes], dialect: str | None, columns: Mapping[str, s
 LARGE_OBJECT = 32 << 20  # bytes: smaller ones are read as a whole
 
 
-def _large_object(stream: IO[bytes], dialect: str | None) -> FileFormat | None:
-    """Returns the format of a large file that is one object around an array of conversations."""
-    size = _size(stream)
-    if size is None or size < LARGE_OBJECT or stream.tell():
+def _large_object(stream: IO[bytes], dialect: str | None, limit: int) -> Look | None:
+    """Returns the layout of a large file that is one object around lists of conversations, or of their records."""
+    if not _is_large_file(stream):
         return None
     forms: dict[str, list[FileFormat]] = {}
-    for form in ordered().formats if dialect is None else filter(None, [FORMATS.get(dialect)]):
-        if form.array is not None:
-            forms.setdefault(form.array, []).append(form)  # several programs call it `conversations`
+    nodes: dict[str, list[FileFormat]] = {}
+    for form in _formats(dialect):
+        for key in form.parts.lists if form.parts is not None else filter(None, (form.array,)):
+            forms.setdefault(key, []).append(form)  # several programs call it `conversations`
+        for key in form.parts.nodes if form.parts is not None else ():
+            nodes.setdefault(key, []).append(form)
     try:
-        header, lists = object_around(stream, forms)
+        header, lists = object_around(stream, forms, nodes)
         value = with_lists(header, {key: one.values() for key, one in lists.items()})
-        several = (form for key, one in lists.items() if not one.is_mixed for form in forms[key])
-        return next((form for form in several if divided(form, value) is not None), None)
+        name = dialect or detect_name(value)
+        for key, one in lists.items():
+            for form in () if one.is_mixed else (nodes if one.is_keyed else forms)[key]:
+                if form.array is not None and divided(form, value) is not None:
+                    return Look("object", stream, form=form)
+                if form.parts is not None and form.name == name:
+                    stream.seek(0)
+                    header, _ = object_around(stream, form.parts.lists, form.parts.nodes)
+                    return _several(form, header, FileLists(stream, limit), stream)
     except InterlinguaError:
-        return None
+        pass
     finally:
         stream.seek(0)
+    return None
+
+
+def _formats(dialect: str | None) -> Iterable[FileFormat]:
+    return ordered().formats if dialect is None else filter(None, (FORMATS.get(dialect),))
+
+
+def _is_large_file(stream: IO[bytes]) -> bool:
+    """Whether a stream is at the beginning of a large file that can be read again."""
+    size = _size(stream)
+    return size is not None and size >= LARGE_OBJECT and not stream.tell()
+
+
+def _large_parts(stream: IO[bytes], dialect: str | None, limit: int) -> Look | None:
+    """Returns the layout of a large file whose records, in lists or lines, are those of several conversations."""
+    if not _is_large_file(stream):
+        return None
+    head = stream.read(CHUNK)
+    stream.seek(0)
+    is_lines, lists = not as_utf8(head).lstrip().startswith(b"["), FileLists(stream, limit)
+    try:
+        for form in _formats(dialect):
+            inner = [key for key in form.parts.lists if ".." in key] if form.parts is not None else ()
+            if any(b'"%s"' % key.partition(".")[0].encode() in head for key in inner):
+                first = list(itertools.islice(lists.records(*inner), FIRST))
+                if first and (dialect or detect_name(first)) == form.name:
+                    return _several(form, {}, lists, stream)
+            for node in form.parts.nodes if form.parts is not None else ():
+                if node.endswith("*") and b'"%s' % node[:-1].encode() in head:
+                    header, fields = lists.outlined(node)
+                    if (dialect or detect_name({**header, **fields})) == form.name:
+                        return _several(form, header, lists, stream)
+        if is_lines and not holds_lines(stream):
+            return None
+        stream.seek(0)
+        lists, first = FileLists(stream, limit, lines=is_lines), Lines() if is_lines else list[Any]()
+        first += first_objects(stream) if is_lines else itertools.islice(lists.records(""), FIRST)
+        found = FORMATS.get(dialect or detect_name(first) or "")
+        if found is not None and found.parts is not None and "" in found.parts.lists:
+            return _several(found, type(first)(), lists, stream)
+    except InterlinguaError:
+        pass
+    finally:
+        stream.seek(0)
+    return None
+
+
+def _several(form: FileFormat, header: Any, lists: FileLists, stream: IO[bytes]) -> Look | None:
+    """Returns the layout of a file of several conversations; None if there is one, or any is not of the format."""
+    assert form.parts is not None
+    try:
+        several = len(list(itertools.islice(form.parts.read(header, lists), 2))) == 2
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RecursionError):
+        return None
+    return Look("parts", stream, form=form, header=header, lists=lists) if several else None
 
 
 def _large_text(stream: IO[bytes], dialect: str | None) -> FileFormat | None:
@@ -597,7 +680,7 @@ def object_around(
     return value if isinstance(value, list) else fields_of(value), lists
 
 
-def _part_documents(source: Source, found: Look, problems: list[Problem]) -> Iterator[Document]:
+def _element_parts(source: Source, found: Look, problems: list[Problem]) -> Iterator[Document]:
     """Yields the conversations of an object around an array, as its format splits it."""
     assert found.form is not None and found.form.array is not None and found.form.split is not None
     key = found.form.array
@@ -617,10 +700,20 @@ def _part_documents(source: Source, found: Look, problems: list[Problem]) -> Ite
             problems.append(Problem(f"{source.name}:{number}", f"no conversation of {found.form.name}", number))
 
 
-def _first_line(stream: IO[bytes]) -> bytes:
+def _part_documents(source: Source, found: Look, problems: list[Problem]) -> Iterator[Document]:
+    """Yields the conversations whose records stand apart."""
+    assert found.form is not None and found.form.parts is not None and found.lists is not None
+    for place, message in found.lists.problems.items():
+        line = place if isinstance(place, int) else None
+        problems.append(Problem(source.name if line is None else f"{source.name}:{line}", message, line))
+    for number, part in enumerate(found.form.parts.read(found.header, found.lists), 1):
+        yield Document(source, number, part, found.form.name)
+
+
+def _first_line(stream: IO[bytes], limit: int) -> bytes:
     """Returns everything up to the end of the first line that is not blank."""
     lines = []
-    while line := stream.readline(DEFAULT_LIMIT):
+    while line := stream.readline(limit):
         lines.append(line)
         if line.strip():
             break
@@ -668,8 +761,8 @@ def read_lines(stream: IO[bytes], limit: int) -> Iterator[bytes]:
                 return
 
 
-def too_long(limit: int) -> str:
-    return f"a line of more than {limit >> 20} MB; raise --max-size"
+def too_long(limit: int, what: str = "line") -> str:
+    return f"a {what} of more than {limit >> 20} MB; raise --max-size"
 
 
 def _line_documents(source: Source, stream: IO[bytes], problems: list[Problem], limit: int) -> Iterator[Document]:

@@ -500,6 +500,29 @@ class ListedSession(NamedTuple):
     nodes: tuple[str, ...] = ()
 
 
+class RecordLists(Protocol):
+    """The lists of records in a file that holds several conversations (`files.reading.Tables`).
+
+    A key of a list in an inner object is `outer.inner`, in the objects of a list `outer..inner`; "" is a file that is a
+    list, or lines. `fields` are those of an object; for `name*`, those of the document that begin with the name.
+    """
+
+    def records(self, *keys: str) -> Iterator[Any]: ...
+    def fields(self, node: str) -> Iterator[tuple[str, Any]]: ...
+    def grouped(self, by: Callable[[Any], Any], *keys: str) -> Mapping[Any, list[Any]]: ...
+
+
+class Parts(NamedTuple):
+    """How the conversations of a large file are read one at a time, where one is not an item of an `array`.
+
+    `read` yields them as `split` returns them, given the document without the records, and its `lists` and `nodes`.
+    """
+
+    read: Callable[[Any, RecordLists], Iterator[Any]]
+    lists: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
 class Relations(NamedTuple):
     """Where a session belongs: its id, the id of the session that started it, and where files of sub-agents may be.
 
@@ -543,6 +566,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     - `split` returns the conversations of a document that holds several, else None; each is decoded separately.
     - `array`: the key of the array that `split` divides (`outer.inner` in an inner object); the conversations of a
       large file are then read one by one.
+    - `parts` does the same where the records of a conversation stand apart.
     - `sections` yields the conversations of a text that holds several, one at a time, given its lines.
     - `lines`: the file is JSON lines that form one conversation.
     - `mixed_lines`: lines name their conversation, so that those of several may stand in one file.
@@ -581,6 +605,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     rank: int = 50
     split: Callable[[Any], Sequence[Any] | None] | None = None
     array: str | None = None
+    parts: Parts | None = None
     sections: Callable[[Iterable[str]], Iterator[str]] | None = None
     archive: Callable[[Mapping[str, bytes]], Iterable[Any] | None] | None = None
     database: "Callable[[sqlite3.Connection], Iterable[Any] | None] | None" = None

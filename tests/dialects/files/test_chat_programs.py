@@ -327,7 +327,91 @@ def _agents_database(connection: sqlite3.Connection, count: int) -> None:
     )
 
 
-@pytest.mark.parametrize("make", [_llm_database, _agents_database])
+LONG = "x" * 30_000
+_ASKED = {"role": "user", "content": LONG}
+_PARTS = [{"type": "text", "text": LONG}]
+# The tables of programs: their columns, and the rows of a conversation.
+_TABLES: dict[str, dict[str, tuple[str, Any]]] = {
+    "adk": {
+        "sessions": ("app_name, user_id, id, state", lambda id: [("a", "u", id, json.dumps({"a": LONG}))]),
+        "events": (
+            "id, app_name, user_id, session_id, invocation_id, author, timestamp, content",
+            lambda id: [
+                (f"{id}{at}", "a", "u", id, "i", "user", at, json.dumps({"role": "user", "parts": [{"text": LONG}]}))
+                for at in range(2)
+            ],
+        ),
+    },
+    "agno": {
+        "eggs": (
+            "session_id, session_type, runs, created_at",
+            lambda id: [(id, "agent", json.dumps([{"run_id": "r", "messages": 2 * [_ASKED]}]), 1)],
+        )
+    },
+    "anything-llm": {
+        "workspace_chats": (
+            "id, workspaceId, prompt, response, include, thread_id, createdAt",
+            lambda id: [(at, 1, LONG, json.dumps({"text": LONG}), 1, id, at) for at in range(2)],
+        )
+    },
+    "goose": {
+        "sessions": ("id, working_dir, created_at, extension_data", lambda id: [(id, "/", id, LONG)]),
+        "messages": (
+            "id, session_id, role, content_json, created_timestamp",
+            lambda id: [(at, id, "user", json.dumps(_PARTS), at) for at in range(2)],
+        ),
+    },
+    "hermes": {
+        "sessions": ("id, source, started_at, system_prompt", lambda id: [(id, "cli", 1, LONG)]),
+        "messages": (
+            "id, session_id, role, content, tool_call_id, tool_calls",
+            lambda id: [(at, id, "user", "Hi", None, None) for at in range(2)],
+        ),
+    },
+    "ollama-app": {
+        "chats": ("id, title, created_at, browser_state", lambda id: [(id, "T", 1, LONG)]),
+        "messages": (
+            "id, chat_id, role, content, thinking, model_name",
+            lambda id: [(at, id, "user", LONG, "", "m") for at in range(2)],
+        ),
+    },
+    "opencode": {
+        "session": ("id, title, time_created, summary_diffs", lambda id: [(id, "T", 1, LONG)]),
+        "message": (
+            "id, session_id, time_created, data",
+            lambda id: [(f"{id}{at}", id, at, json.dumps({"role": "user"})) for at in range(2)],
+        ),
+        "part": (
+            "id, message_id, session_id, data",
+            lambda id: [(f"{id}{at}", f"{id}{at}", id, json.dumps(_PARTS[0])) for at in range(2)],
+        ),
+    },
+    "crush": {
+        "sessions": ("id, title, created_at, todos", lambda id: [(id, "T", 1, LONG)]),
+        "messages": (
+            "id, session_id, role, parts, created_at",
+            lambda id: [(at, id, "user", json.dumps([{"type": "text", "data": _PARTS[0]}]), at) for at in range(2)],
+        ),
+    },
+}  # fmt: skip
+
+
+def _database(name: str) -> Any:
+    def make(connection: sqlite3.Connection, count: int) -> None:
+        for table, (columns, rows) in _TABLES[name].items():
+            connection.execute(f"CREATE TABLE {table} ({columns})")
+            marks = ", ".join("?" for _ in columns.split(","))
+            for at in range(count):
+                connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows(f"c{at}"))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "make",
+    [_llm_database, _agents_database, *map(_database, _TABLES)],
+    ids=["llm-logs", "agents-sdk", *_TABLES],
+)
 def test_the_conversations_of_a_database_are_read_one_by_one(tmp_path: Path, make: Any) -> None:
     """Their rows alternate; the memory is that of a conversation."""
     peaks = []

@@ -17,7 +17,7 @@ from ...values.messages import AssistantMessage, Block, Message, TextBlock, Thin
 from ...values.request import Conversation
 from ..residual import count, fields_of, optional
 from .program_content import a_result, attachment_of, conversation_of, first, inner, items, moment, user
-from .reading import Documents, Pairing, columns_of, read_json, rows_of
+from .reading import Documents, Pairing, columns_of, ordered_rows, read_json, rows_by_key, values_at
 
 API = "adk"
 
@@ -114,14 +114,12 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
     return _stored(connection) if known else None
 
 
-_KEY = "app_name = ? AND user_id = ? AND session_id = ?"
-
-
 def _stored(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    for session in list(rows_of(connection, "SELECT * FROM sessions ORDER BY rowid")):
-        key = (session["app_name"], session["user_id"], session["id"])
-        rows = rows_of(connection, f"SELECT * FROM events WHERE {_KEY} ORDER BY timestamp, rowid", *key)
-        events = [_event(row) for row in rows]
+    # The key of an event begins with its own id: no index finds those of a session.
+    found = rows_by_key(connection, "SELECT app_name, user_id, session_id, rowid FROM events ORDER BY timestamp, rowid")
+    for session in ordered_rows(connection, "sessions", "rowid"):
+        rows = found.get((session["app_name"], session["user_id"], session["id"]), ())
+        events = [_event(row) for row in values_at(connection, "SELECT * FROM events WHERE rowid = ?", rows)]
         about = {name: session[name] for name in ("id", "app_name", "user_id")}
         yield {**about, "state": fields_of(read_json(session.get("state"))), "events": events}
 

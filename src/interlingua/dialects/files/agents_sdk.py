@@ -4,14 +4,13 @@ A document of the database is `{"session_id": …, "items": […]}`. openai.gith
 """
 
 import sqlite3
-from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.request import Entry
 from .. import dialect
 from .line_sessions import Reader, document_format
-from .reading import columns_of, read_json, values_at
+from .reading import columns_of, read_json, rows_by_key, values_at
 
 API = "agents-sdk"
 WIRE = "openai-responses"
@@ -39,14 +38,12 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 
 def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
     """The sessions one by one, in the order of their first items."""
-    found: dict[str, array[int]] = {}
-    for row, id in connection.execute("SELECT rowid, session_id FROM agent_messages ORDER BY id"):
-        found.setdefault(str(id), array("q")).append(row)
-    for id, rows in found.items():
+    found = rows_by_key(connection, "SELECT session_id, rowid FROM agent_messages ORDER BY id")
+    for (id,), rows in found.items():
         data = values_at(connection, "SELECT message_data FROM agent_messages WHERE rowid = ?", rows)
         items = [item for one in data if isinstance(item := read_json(one["message_data"]), dict)]
         if items:
-            yield {"session_id": id, "items": items}
+            yield {"session_id": str(id), "items": items}
 
 
 FORMAT = document_format(

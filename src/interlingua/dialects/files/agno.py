@@ -15,7 +15,7 @@ from ...values.request import Conversation
 from ..residual import count, fields_of, optional
 from .chat_programs import chat, turn
 from .program_content import inner, items
-from .reading import Documents, Pairing, columns_of, read_json, rows_of
+from .reading import Documents, Pairing, columns_of, ordered_rows, read_json
 
 API = "agno"
 
@@ -85,7 +85,7 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 def _stored(connection: sqlite3.Connection, tables: list[str]) -> Iterator[dict[str, Any]]:
     for table in tables:
         quoted = table.replace('"', '""')
-        for row in list(rows_of(connection, f'SELECT * FROM "{quoted}" ORDER BY created_at')):
+        for row in ordered_rows(connection, f'"{quoted}"', "created_at"):
             runs, data = _value(row["runs"]), _value(row.get("session_data"))
             if isinstance(runs, list):
                 about = {key: row.get(key) for key in ("session_id", "session_type", "agent_id", "created_at")}

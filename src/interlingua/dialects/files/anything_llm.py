@@ -13,9 +13,10 @@ from ...values.errors import BadWire
 from ...values.messages import AssistantMessage, Block, Message, TextBlock
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
+from ..wire import Parts
 from . import templates
 from .program_content import conversation_of, first, image_of, inner, items, moment, user
-from .reading import columns_of, openai_usage, read_json, rows_of
+from .reading import columns_of, openai_usage, read_json, rows_by_key, rows_of, several, values_at
 
 API = "anything-llm"
 
@@ -66,10 +67,16 @@ def detect(value: Any) -> str | None:
 
 def split(value: Any) -> list[Any] | None:
     """The chats of each workspace, if there are several."""
-    groups: dict[tuple[Any, Any], list[Any]] = {}
-    for row in _rows(value) or ():
-        groups.setdefault((row["workspace"], str(row.get("thread"))), []).append(row)
-    return list(groups.values()) if len(groups) > 1 else None
+    return several(PARTS, value) if _rows(value) is not None else None
+
+
+def _thread(row: dict[str, Any]) -> tuple[Any, str]:
+    if not _is_row(row):
+        raise BadWire(API, "expected `prompt`, `response` and `workspace`")
+    return row["workspace"], str(row.get("thread"))
+
+
+PARTS = Parts(lambda header, lists: iter(lists.grouped(_thread, "").values()), ("",))
 
 
 def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
@@ -82,16 +89,18 @@ def _stored(connection: sqlite3.Connection) -> Iterator[list[dict[str, Any]]]:
     names = {}
     for table in ("workspaces", "workspace_threads"):
         known = columns_of(connection, table)
-        rows = rows_of(connection, f"SELECT id, name FROM {table}") if known else ()
-        names[table] = {row["id"]: row["name"] for row in rows}
-    threads: dict[Any, list[dict[str, Any]]] = {}
-    for row in rows_of(connection, "SELECT * FROM workspace_chats WHERE include IS NOT 0 ORDER BY id"):
-        workspace = names["workspaces"].get(row["workspaceId"])
-        own = {**row, "workspace": workspace or str(row["workspaceId"])}
-        thread = names["workspace_threads"].get(row.get("thread_id"))
-        key = (row["workspaceId"], row.get("thread_id"), row.get("api_session_id"))
-        threads.setdefault(key, []).append({**own, **({"thread": thread} if thread else {})})
-    yield from threads.values()
+        named = rows_of(connection, f"SELECT id, name FROM {table}") if known else ()
+        names[table] = {row["id"]: row["name"] for row in named}
+    known = columns_of(connection, "workspace_chats")
+    key = ", ".join(("workspaceId", *(name for name in ("thread_id", "api_session_id") if name in known)))
+    query = f"SELECT {key}, rowid FROM workspace_chats WHERE include IS NOT 0 ORDER BY id"
+    for rows in rows_by_key(connection, query).values():
+        thread = []
+        for row in values_at(connection, "SELECT * FROM workspace_chats WHERE rowid = ?", rows):
+            own = {**row, "workspace": names["workspaces"].get(row["workspaceId"]) or str(row["workspaceId"])}
+            name = names["workspace_threads"].get(row.get("thread_id"))
+            thread.append({**own, **({"thread": name} if name else {})})
+        yield thread
 
 
-FORMAT = templates.file_format(API, decode, detect=detect, split=split, database=database, rank=20)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, parts=PARTS, database=database, rank=20)

@@ -11,12 +11,12 @@ from typing import Any
 from ...values.messages import Message
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
-from ..wire import ListedSession, SessionStream
+from ..wire import ListedSession, Parts, RecordLists, SessionStream
 from . import templates
 from .chat_programs import chat_messages, is_turn, without_prompt
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import inner
-from .reading import Documents
+from .reading import Documents, Tables
 
 API = "chatbox"
 
@@ -35,8 +35,14 @@ def _is_session(value: Any) -> bool:
 def _sessions(value: Any) -> list[Any] | None:
     if not isinstance(value, dict) or not ("chat-sessions-list" in value or "chat-sessions" in value):
         return None
-    found = [one for key, one in value.items() if key.startswith("session:") and inner(one, "messages")]
-    return found or value.get("chat-sessions")
+    return list(_stored(value, Tables(value)))
+
+
+def _stored(header: dict[str, Any], lists: RecordLists) -> Iterator[Any]:
+    """The sessions that have messages; those of older versions are in a list."""
+    if "chat-sessions-list" not in header:
+        return lists.records("chat-sessions")
+    return (one for _, one in lists.fields("session:*") if inner(one, "messages"))
 
 
 DOCUMENTS = Documents(
@@ -74,5 +80,11 @@ class _Reader(RowReader):
 
 
 FORMAT = templates.file_format(
-    API, decode, detect=DOCUMENTS.detect, split=DOCUMENTS.split, rank=20, listed=ListedSession(("messages",), listed)
+    API,
+    decode,
+    detect=DOCUMENTS.detect,
+    split=DOCUMENTS.split,
+    parts=Parts(_stored, ("chat-sessions",), ("session:*",)),
+    rank=20,
+    listed=ListedSession(("messages",), listed),
 )

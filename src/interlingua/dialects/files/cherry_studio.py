@@ -16,9 +16,22 @@ from ...values.errors import BadWire
 from ...values.messages import AssistantMessage, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
+from ..wire import Parts, RecordLists
 from . import templates
 from .program_content import a_result, first, image_of, inner, items, moment, user
-from .reading import Documents, Node, Pairing, ending, entries_of, kept_record, openai_usage, read_json, rounds
+from .reading import (
+    Documents,
+    Node,
+    Pairing,
+    Tables,
+    ending,
+    entries_of,
+    kept_record,
+    openai_usage,
+    read_json,
+    rounds,
+    tables_in,
+)
 
 API = "cherry-studio"
 
@@ -36,19 +49,23 @@ def _is_backup(value: Any) -> bool:
 DOCUMENTS = Documents(API, _is_topic, "a `topic` with its `blocks`", "topics")
 
 
-def _topics(backup: dict[str, Any]) -> list[dict[str, Any]]:
+def _topics(backup: dict[str, Any], lists: RecordLists) -> Iterator[dict[str, Any]]:
     """The topics of a backup that have messages, each with its name and its blocks."""
-    found: list[dict[str, Any]] = []
     names = _names(backup["localStorage"])
-    blocks: dict[Any, list[Any]] = {}
-    for block in items(inner(backup, "indexedDB", "message_blocks")):
-        blocks.setdefault(optional(block.get("messageId")), []).append(block)
-    for topic in items(backup["indexedDB"]["topics"]):
-        if "id" in topic and isinstance(topic.get("messages"), list):
+    blocks = lists.grouped(_message_of, _BLOCKS)
+    for topic in lists.records(_TOPICS):
+        if isinstance(topic, dict) and "id" in topic and isinstance(topic.get("messages"), list) and topic["messages"]:
             own = [block for m in items(topic["messages"]) for block in blocks.get(optional(m.get("id")), ())]
             name = names.get(optional(topic["id"]))
-            found.append({"topic": topic, "blocks": own, **({"name": name} if name else {})})
-    return [one for one in found if one["topic"]["messages"]]
+            yield {"topic": topic, "blocks": own, **({"name": name} if name else {})}
+
+
+def _message_of(block: Any) -> str | None:
+    return optional(fields_of(block).get("messageId"))
+
+
+_TOPICS, _BLOCKS = "indexedDB.topics", "indexedDB.message_blocks"
+PARTS = Parts(_topics, (_TOPICS, _BLOCKS))
 
 
 def _names(settings: dict[str, Any]) -> dict[Any, str]:
@@ -104,7 +121,7 @@ def _messages(record: dict[str, Any], blocks: Mapping[Any, dict[str, Any]], pair
 def decode(data: Any) -> Conversation:
     """One topic."""
     body = body_of(data, API)
-    found = _topics(body) if _is_backup(body) else None
+    found = list(_topics(body, Tables(body))) if _is_backup(body) else None
     if found is not None and len(found) != 1:
         raise BadWire(API, f"a backup of {len(found)} topics: take one of them")
     one = DOCUMENTS.only(body if found is None else found[0])
@@ -139,7 +156,7 @@ def detect(value: Any) -> str | None:
 
 def split(value: Any) -> list[Any] | None:
     """The topics of a backup, unless it has one."""
-    found = _topics(value) if _is_backup(value) else None
+    found = list(_topics(value, Tables(value))) if _is_backup(value) else None
     return None if found is None or len(found) == 1 else found
 
 
@@ -147,8 +164,8 @@ def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     """The topics of a zipped backup."""
     if "data.json" not in members:
         return None
-    value = read_json(bytes(members["data.json"]))
-    return _topics(value) if _is_backup(value) else None
+    value, lists = tables_in(members, "data.json", PARTS)
+    return _topics(value, lists) if _is_backup(value) else None
 
 
-FORMAT = templates.file_format(API, decode, detect=detect, split=split, archive=archive, rank=20)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, parts=PARTS, archive=archive, rank=20)

@@ -31,7 +31,7 @@ from .program_content import (
     usage_of,
     user,
 )
-from .reading import kept_record, read_json, rows_of
+from .reading import kept_record, ordered_rows, read_json, rows_of
 from .records import lines_of
 from .templates import file_format, keep
 
@@ -163,7 +163,7 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 
 
 def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    for row in list(rows_of(connection, "SELECT * FROM sessions ORDER BY created_at, id")):
+    for row in ordered_rows(connection, "sessions", "created_at, id"):
         about = {key: value for key, value in row.items() if value is not None and not key.endswith("_json")}
         configured = read_json(row.get("model_config_json"))
         conversation = []

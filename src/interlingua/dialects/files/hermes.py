@@ -19,7 +19,7 @@ from . import templates
 from .chat_programs import chat_messages, without_prompt
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import items, openai_tools
-from .reading import columns_of, document_of, plain_usage, read_json, rows_of
+from .reading import columns_of, document_of, ordered_rows, plain_usage, read_json, rows_of
 
 API = "hermes"
 
@@ -116,7 +116,7 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 
 
 def _stored(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    for session in list(rows_of(connection, "SELECT * FROM sessions ORDER BY started_at, id")):
+    for session in ordered_rows(connection, "sessions", "started_at, id"):
         messages = []
         for row in rows_of(connection, "SELECT * FROM messages WHERE session_id = ? ORDER BY id", session["id"]):
             calls = read_json(row.get("tool_calls"))

@@ -6,6 +6,7 @@ two as JSON text; old versions call them `prompt` and `completion`. Usage is in 
 langfuse.com/docs/observability/data-model
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,8 +16,9 @@ from ...values.errors import BadWire
 from ...values.messages import AssistantMessage, Usage, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, count, fields_of, optional, reading, whole
+from ..wire import Parts, RecordLists
 from . import templates
-from .reading import json_value
+from .reading import Tables, json_value
 from .records import milliseconds
 from .wire_bodies import CHAT, answer_in, failure, request_in, wire_of_answer, wire_of_request
 
@@ -143,8 +145,12 @@ def split(value: Any) -> list[Any] | None:
     listed = value.get("data") if isinstance(value, dict) else value
     if not isinstance(listed, list) or not listed or not all(map(_is_observation, listed)):
         return None
-    found = [one for one in listed if _is_generation(one)]
+    found = list(_generations(value, Tables(value)))
     return found if len(found) > 1 or (found and (len(listed) > 1 or isinstance(value, dict))) else None
+
+
+def _generations(header: Any, lists: RecordLists) -> Iterator[Any]:
+    return filter(_is_generation, lists.records("data" if isinstance(header, dict) else ""))
 
 
 def _is_observation(value: Any) -> bool:
@@ -159,4 +165,6 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = templates.file_format(API, decode, detect=detect, split=split, rank=20)
+FORMAT = templates.file_format(
+    API, decode, detect=detect, split=split, parts=Parts(_generations, ("data", "")), rank=20
+)

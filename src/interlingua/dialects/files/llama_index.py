@@ -12,10 +12,11 @@ from ...values.errors import BadWire
 from ...values.messages import Message
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
+from ..wire import Parts, RecordLists
 from . import templates
 from .chat_programs import chat, turn
 from .program_content import first, inner, items
-from .reading import Pairing
+from .reading import Pairing, several
 
 API = "llama-index"
 
@@ -83,8 +84,12 @@ def detect(value: Any) -> str | None:
 
 def split(value: Any) -> list[Any] | None:
     """Each chat in a store of its own, if there are several."""
-    chats = _chats(value) or {}
-    return [{**value, "store": {key: chat}} for key, chat in chats.items()] if len(chats) > 1 else None
+    return several(PARTS, value) if _chats(value) is not None else None
 
 
-FORMAT = templates.file_format(API, decode, detect=detect, split=split, rank=20)
+def _stores(header: dict[str, Any], lists: RecordLists) -> Iterator[Any]:
+    return ({**header, "store": {key: chat}} for key, chat in lists.fields("store"))
+
+
+PARTS = Parts(_stores, nodes=("store",))
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, parts=PARTS, rank=20)

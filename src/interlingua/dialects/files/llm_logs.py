@@ -5,7 +5,6 @@ database is the list of a conversation's rows, which is what the command prints.
 """
 
 import sqlite3
-from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,9 +12,10 @@ from ...values.errors import BadWire
 from ...values.messages import Message, TextBlock
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
+from ..wire import Parts
 from . import templates
 from .program_content import conversation_of, items, moment, user
-from .reading import Pairing, columns_of, plain_usage, rounds, values_at
+from .reading import Pairing, columns_of, plain_usage, rounds, rows_by_key, several, values_at
 
 API = "llm-logs"
 
@@ -30,11 +30,13 @@ def _is_rows(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_is_row, value))
 
 
-def _by_conversation(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    found: dict[Any, list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["conversation_id"] or row.get("id"), []).append(row)
-    return list(found.values())
+def _conversation_of(row: dict[str, Any]) -> Any:
+    if not _is_row(row):
+        raise BadWire(API, "expected `prompt`, `response` and `conversation_id`")
+    return row["conversation_id"] or row.get("id")
+
+
+PARTS = Parts(lambda header, lists: iter(lists.grouped(_conversation_of, "").values()), ("",))
 
 
 def _messages(rows: list[dict[str, Any]]) -> Iterator[Message]:
@@ -61,7 +63,7 @@ def decode(data: Any) -> Conversation:
     rows = [body] if _is_row(body) else body
     if not _is_rows(rows):
         raise BadWire(API, "expected rows with `prompt`, `response` and `conversation_id`")
-    if len(_by_conversation(rows)) > 1:
+    if several(PARTS, rows) is not None:
         raise BadWire(API, "rows of several conversations: take one of them")
     title = next((row["conversation_name"] for row in rows if row.get("conversation_name")), None)
     system = next((row["system"] for row in rows if row.get("system")), None)
@@ -70,8 +72,7 @@ def decode(data: Any) -> Conversation:
 
 def split(value: Any) -> list[Any] | None:
     """The conversations of rows, if there are several."""
-    found = _by_conversation(value) if _is_rows(value) else []
-    return found if len(found) > 1 else None
+    return several(PARTS, value) if _is_rows(value) else None
 
 
 def detect(value: Any) -> str | None:
@@ -88,23 +89,22 @@ def _conversations(connection: sqlite3.Connection) -> Iterator[list[dict[str, An
     """The conversations one by one, in the order of their first rows."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     names = dict(connection.execute("SELECT id, name FROM conversations")) if "conversations" in tables else {}
-    beside: dict[tuple[str, str], array[int]] = {}
-    for table in {"tool_calls", "tool_results"} & tables:
-        for row, response in connection.execute(f"SELECT rowid, response_id FROM {table} ORDER BY id"):
-            beside.setdefault((table, response), array("q")).append(row)
-    found: dict[Any, array[int]] = {}
-    query = "SELECT rowid, conversation_id, id FROM responses ORDER BY datetime_utc, id"
-    for row, conversation, id in connection.execute(query):
-        found.setdefault(conversation or id, array("q")).append(row)
+    beside = {
+        table: rows_by_key(connection, f"SELECT response_id, rowid FROM {table} ORDER BY id")
+        for table in ("tool_calls", "tool_results")
+        if table in tables
+    }
+    key = "coalesce(nullif(conversation_id, ''), id)"
+    found = rows_by_key(connection, f"SELECT {key}, rowid FROM responses ORDER BY datetime_utc, id")
     for rows in found.values():
         responses = list(values_at(connection, "SELECT * FROM responses WHERE rowid = ?", rows))
         for response in responses:
             response["conversation_name"] = names.get(response["conversation_id"])
-            for table in ("tool_calls", "tool_results"):
-                if one := beside.get((table, response["id"])):
+            for table, numbers in beside.items():
+                if one := numbers.get((response["id"],)):
                     query = f"SELECT * FROM {table} WHERE rowid = ?"
                     response[table] = list(values_at(connection, query, one))
         yield responses
 
 
-FORMAT = templates.file_format(API, decode, detect=detect, split=split, database=database, rank=20)
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, parts=PARTS, database=database, rank=20)

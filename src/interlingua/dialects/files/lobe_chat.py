@@ -19,11 +19,11 @@ from ...values.errors import BadWire
 from ...values.messages import Block, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading, whole
-from ..wire import ListedSession, SessionStream
+from ..wire import ListedSession, Parts, RecordLists, SessionStream
 from . import templates
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, by_time, read
 from .program_content import first, inner, items, moment, user
-from .reading import Pairing, image_of, kept_record, rounds
+from .reading import Pairing, image_of, kept_record, rounds, several
 
 API = "lobe-chat"
 
@@ -59,34 +59,48 @@ def _shared(value: Any) -> list[dict[str, Any]] | None:
     return messages if is_own and all(key in one for one in messages for key in _EXPORTED_FIELDS) else None
 
 
-def _chats(messages: list[dict[str, Any]]) -> dict[Any, list[dict[str, Any]]]:
-    """The messages of each chat, by its topic and thread, or by its session."""
-    found: dict[Any, list[dict[str, Any]]] = {}
-    for message in messages:
-        found.setdefault(_chat_of(message), []).append(message)
-    return found
-
-
 def _chat_of(message: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """A message's topic and thread, or its session."""
     topic = message.get("topicId")
     return message.get("sessionId") if topic is None else None, topic, message.get("threadId")
 
 
 def split(value: Any) -> list[Any] | None:
-    """An export of each chat, if there are several: its messages, with the session and all else as it was."""
-    given = _tables(value)
-    chats = _chats(given[1]["messages"]) if given is not None else {}
-    if given is None or len(chats) < 2:
-        return None
-    key, tables = given
-    topics, plugins = (_by_id(tables.get(name)) for name in ("topics", "messagePlugins"))
-    parts = []
-    for (_, topic, _), messages in chats.items():
-        own = {"messages": messages, "topics": [topics[topic]] if topic in topics else []}
-        if plugins:
-            own["messagePlugins"] = [plugins[one["id"]] for one in messages if one.get("id") in plugins]
-        parts.append({**value, key: {**tables, **own}})
-    return parts
+    """An export of each chat, if there are several: its messages and its session, with all else as it was."""
+    return several(PARTS, value) if _tables(value) is not None else None
+
+
+def _exports(value: dict[str, Any], lists: RecordLists) -> Iterator[Any]:
+    key = next(key for mark, key in _FORMS if mark in value and key in value)
+    tables = value[key]
+    topics, sessions, agents = (_by_id(tables.get(name)) for name in ("topics", "sessions", "agents"))
+    links: dict[Any, list[Any]] = {}
+    for link in items(tables.get("agentsToSessions")):
+        links.setdefault(optional(link.get("sessionId")), []).append(link)
+    plugins = lists.grouped(_id_of, f"{key}.messagePlugins")
+    for (owner, topic, _), messages in lists.grouped(_chat_of, f"{key}.messages").items():
+        session = _session_of(messages[0], owner, topics.get(topic, {}))
+        linked = links.get(session, [])
+        own = {
+            "messages": messages,
+            "topics": [topics[topic]] if topic in topics else [],
+            "sessions": [sessions[session]] if session in sessions else [],
+            "agentsToSessions": linked,
+            "agents": [agents[link["agentId"]] for link in linked if link.get("agentId") in agents],
+            "messagePlugins": [row for one in messages if "id" in one for row in plugins.get(_id_of(one), ())[-1:]],
+        }
+        yield {**value, key: tables | {name: rows for name, rows in own.items() if name in tables}}
+
+
+def _id_of(row: Any) -> str | None:
+    return optional(fields_of(row).get("id"))
+
+
+def _session_of(message: dict[str, Any], owner: Any, topic: dict[str, Any]) -> Any:
+    return owner or optional(message.get("sessionId")) or topic.get("sessionId")
+
+
+PARTS = Parts(_exports, tuple(f"{key}.{name}" for _, key in _FORMS for name in ("messages", "messagePlugins")))
 
 
 def _by_id(rows: Any) -> dict[Any, dict[str, Any]]:
@@ -104,7 +118,7 @@ def decode(data: Any) -> Conversation:
     if given is None:
         raise BadWire(API, "expected an export with `messages` in `state` or `data`, or a shared topic")
     key, tables = given
-    chats = _chats(tables["messages"])
+    chats = set(map(_chat_of, tables["messages"]))
     if len(chats) > 1:
         raise BadWire(API, f"an export of {len(chats)} chats: take one of them")
     conversation = read(_reader(tables, tables["messages"][0]), tables["messages"])
@@ -139,7 +153,7 @@ def _reader(tables: dict[str, Any], message: dict[str, Any]) -> "_Reader":
     """Reads the messages of the one chat of an export, of which this is the first."""
     owner, id, _ = _chat_of(message)
     topic = _by_id(tables.get("topics")).get(id, {})
-    session_id = owner or optional(message.get("sessionId")) or topic.get("sessionId")
+    session_id = _session_of(message, owner, topic)
     session = _by_id(tables.get("sessions")).get(session_id, {})
     title = optional(topic.get("title")) or optional(session.get("title")) or optional(inner(session, "meta", "title"))
     config = fields_of(session.get("config")) or _agent(tables, session_id)
@@ -255,6 +269,7 @@ FORMAT = templates.file_format(
     decode,
     detect=detect,
     split=split,
+    parts=PARTS,
     rank=20,
     listed=ListedSession((*(f"{key}.messages" for _, key in _FORMS), "messages", ""), listed),
 )

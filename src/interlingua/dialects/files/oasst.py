@@ -12,9 +12,10 @@ from ...values.errors import BadWire
 from ...values.messages import AssistantMessage, Message, UserMessage
 from ...values.request import Conversation, Entry
 from ..residual import body_of, number, optional, reading
+from ..wire import Parts, RecordLists
 from . import templates
 from .program_content import items
-from .reading import Documents, Node, entries_of
+from .reading import Documents, Node, entries_of, several
 from .records import milliseconds
 
 API = "oasst"
@@ -115,10 +116,7 @@ def split(value: Any) -> list[Any] | None:
         return list(value)
     if not isinstance(value, list) or not value or not all(map(_is_row, value)) or _is_one(value):
         return None
-    trees: dict[Any, list[Any]] = {}
-    for row in value:
-        trees.setdefault(row["message_tree_id"], type(value)()).append(row)
-    return list(trees.values())
+    return several(PARTS, value)
 
 
 def detect(value: Any) -> str | None:
@@ -128,4 +126,16 @@ def detect(value: Any) -> str | None:
     return DOCUMENTS.detect(value)
 
 
-FORMAT = templates.file_format(API, decode, detect=detect, split=split, mixed_lines=True, rank=20)
+def _tree_of(row: Any) -> Any:
+    if not _is_row(row):
+        raise BadWire(API, "expected messages with a `message_tree_id`")
+    return row["message_tree_id"]
+
+
+def _trees(header: list[Any], lists: RecordLists) -> Iterator[Any]:
+    """The messages of each tree."""
+    return map(type(header), lists.grouped(_tree_of, "").values())
+
+
+PARTS = Parts(_trees, ("",))
+FORMAT = templates.file_format(API, decode, detect=detect, split=split, parts=PARTS, mixed_lines=True, rank=20)

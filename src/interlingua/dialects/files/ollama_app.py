@@ -16,7 +16,7 @@ from ...values.request import Conversation
 from ..residual import fields_of, optional
 from .chat_programs import chat, turn
 from .program_content import inner, items
-from .reading import Documents, Pairing, columns_of, read_json, rows_of
+from .reading import Documents, Pairing, columns_of, ordered_rows, read_json, rows_of
 
 API = "ollama-app"
 
@@ -59,7 +59,7 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 
 def _stored(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
     calls, files = columns_of(connection, "tool_calls"), columns_of(connection, "attachments")
-    for row in list(rows_of(connection, "SELECT * FROM chats ORDER BY created_at, rowid")):
+    for row in ordered_rows(connection, "chats", "created_at, rowid"):
         messages = []
         for message in rows_of(connection, "SELECT * FROM messages WHERE chat_id = ? ORDER BY id", row["id"]):
             own = {key: value for key, value in message.items() if value not in (None, "")}

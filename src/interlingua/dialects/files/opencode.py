@@ -35,7 +35,7 @@ from .program_content import (
     moment,
     user,
 )
-from .reading import columns_of, read_json, rows_of
+from .reading import columns_of, ordered_rows, read_json, rows_of
 from .templates import FILE as TEMPLATE
 from .templates import file_format, keep
 
@@ -226,8 +226,7 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 
 
 def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    sessions = list(rows_of(connection, "SELECT * FROM session ORDER BY time_created, id"))
-    for row in sessions:
+    for row in ordered_rows(connection, "session", "time_created, id"):
         id = row["id"]
         times = {"created": row.get("time_created"), "updated": row.get("time_updated")}
         info: dict[str, Any] = {"id": id, "title": row.get("title"), "time": times}
@@ -303,8 +302,7 @@ _CRUSH_RESULT = ("tool_result", "tool-result")
 
 
 def _crush_sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    sessions = list(rows_of(connection, "SELECT * FROM sessions ORDER BY created_at, rowid"))
-    for row in sessions:
+    for row in ordered_rows(connection, "sessions", "created_at, rowid"):
         # Times are whole seconds and ids are random: among equal times, the order is that of the rows.
         query = "SELECT * FROM messages WHERE session_id = ? ORDER BY created_at, rowid"
         rows = [(message, items(read_json(message.get("parts")))) for message in rows_of(connection, query, row["id"])]

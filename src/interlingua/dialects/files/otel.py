@@ -8,6 +8,7 @@ conventions write them (`role` and `parts`), are read too.
 opentelemetry.io/docs/specs/semconv/gen-ai, arize-ai.github.io/openinference/spec
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -27,10 +28,10 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import fields_of, number, optional, reading
-from ..wire import ListedSession, Rows, SessionStream
+from ..wire import ListedSession, Parts, RecordLists, Rows, SessionStream
 from . import new_messages, templates
 from .line_sessions import ReadAgain, Reader, TemplateStream, read
-from .reading import Pairing, document_of, image_of, result_content
+from .reading import Pairing, document_of, image_of, result_content, several
 from .records import milliseconds
 
 API = "otel"
@@ -472,13 +473,33 @@ def split(value: Any) -> list[Any] | None:
         return None
     if isinstance(value, list) and len(value) > 1 and all(map(_is_call, value)):
         return value
-    traces: dict[Any, list[Any]] = {}
-    for span in _spans_in(value):
-        traces.setdefault(_trace_of(span), []).append(span)
-    if len(traces) < 2:
-        return None
-    found = [spans for spans in traces.values() if any(_Span(span).is_model_call for span in spans)]
-    return found if len(found) > 1 else None
+    return several(PARTS, list(_spans_in(value)))
+
+
+def _traces(header: Any, lists: RecordLists) -> Iterator[Any]:
+    """The spans of each trace with calls of models."""
+    for found in lists.grouped(_trace_in, *([""] if isinstance(header, list) else _SPANS)).values():
+        spans = list(filter(_is_span, found))
+        if any(_Span(span).is_model_call for span in spans):
+            yield spans
+
+
+def _trace_in(record: Any) -> Any:
+    """The id of a span's trace; None for what is no span."""
+    if _is_span(record):
+        return _trace_of(record)
+    if next(_spans_in(record), None) is not None:
+        raise BadWire(API, "expected spans, not lists of them")
+    return None
+
+
+_SPANS = tuple(
+    f"{outer}..{inner}..spans"
+    for outer, inner in itertools.product(
+        ("resourceSpans", "resource_spans"), ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
+    )
+)
+PARTS = Parts(_traces, ("", *_SPANS))
 
 
 def _conversation(calls: list[_Span], spans: list[_Span]) -> Conversation:
@@ -565,6 +586,7 @@ FORMAT = templates.file_format(
     decode,
     detect=detect,
     split=split,
+    parts=PARTS,
     lines=True,
     rank=25,
     write=lambda conversation: new_messages.otel(conversation, decode),

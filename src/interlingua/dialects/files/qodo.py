@@ -6,7 +6,6 @@ calls (`tool_use`) with their results in `message`. A thread has no title; a mod
 """
 
 import sqlite3
-from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ from ...values.messages import Message, TextBlock
 from ..residual import fields_of, optional
 from .line_sessions import ReadAgain, Reader, Record, RowReader, document_format
 from .program_content import a_result, first, inner, moment, user
-from .reading import Pairing, columns_of, read_json, rounds, rows_of, values_at
+from .reading import Pairing, columns_of, ordered_rows, read_json, rounds, rows_of
 
 API = "qodo"
 
@@ -84,10 +83,8 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 
 
 def _threads(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    threads = "SELECT rowid FROM chat_threads ORDER BY createdAt, rowid"
     query = "SELECT * FROM chat_messages WHERE threadID = ? ORDER BY createdAt, rowid"
-    found = array("q", (row for (row,) in connection.execute(threads)))
-    for thread in values_at(connection, "SELECT * FROM chat_threads WHERE rowid = ?", found):
+    for thread in ordered_rows(connection, "chat_threads", "createdAt, rowid"):
         messages = [
             {**row, **{key: read_json(row[key]) for key in ("data", "command") if isinstance(row.get(key), str)}}
             for row in rows_of(connection, query, thread.get("id"))

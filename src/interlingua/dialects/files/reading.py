@@ -37,7 +37,7 @@ from ...values.messages import (
 from ...values.request import Conversation, Entry
 from ..codec import ANSWER, RESULT, USER
 from ..residual import body_of, count, fields_of, number, optional, reading, whole
-from ..wire import FileFormat
+from ..wire import FileFormat, Parts, RecordLists
 from . import templates
 from .records import lines_of
 
@@ -112,6 +112,41 @@ class Documents(NamedTuple):
         return templates.file_format(self.api, decode, detect=self.detect, split=self.split, **fields)
 
 
+class Tables:
+    """The lists of a document in memory, as `RecordLists`."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def records(self, *keys: str) -> Iterator[Any]:
+        for key in keys:
+            found = self._at(key)
+            yield from found if isinstance(found, list) else ()
+
+    def fields(self, node: str) -> Iterator[tuple[str, Any]]:
+        if not node.endswith("*"):
+            return iter(fields_of(self._at(node)).items())
+        return ((key, value) for key, value in fields_of(self._value).items() if key.startswith(node[:-1]))
+
+    def grouped(self, by: Callable[[Any], Any], *keys: str) -> dict[Any, list[Any]]:
+        found: dict[Any, list[Any]] = {}
+        for record in self.records(*keys):
+            found.setdefault(by(record), []).append(record)
+        return found
+
+    def _at(self, key: str) -> Any:
+        value = self._value
+        for name in filter(None, key.split(".")):
+            value = fields_of(value).get(name)
+        return value
+
+
+def several(parts: Parts, value: Any) -> list[Any] | None:
+    """The conversations of a document in memory, if there are several."""
+    found = list(parts.read(value, Tables(value)))
+    return found if len(found) > 1 else None
+
+
 def listed(members: Mapping[str, bytes], name: str) -> Iterator[Any]:
     """The items of a member of an archive that is a JSON array: one after the other, where the archive can do that."""
     one_by_one: Callable[[str], Iterator[Any]] | None = getattr(members, "elements", None)
@@ -119,6 +154,18 @@ def listed(members: Mapping[str, bytes], name: str) -> Iterator[Any]:
         return one_by_one(name)
     value = jsontext.read(members[name])
     return iter(value if isinstance(value, list) else ())
+
+
+def tables_in(members: Mapping[str, bytes], name: str, parts: Parts) -> tuple[Any, RecordLists]:
+    """A member of an archive that is a document with lists of records, and the lists: in a file, if it can do that."""
+    in_file: Callable[[str, Parts], tuple[Any, RecordLists]] | None = getattr(members, "tables", None)
+    try:
+        if in_file is not None:
+            return in_file(name, parts)
+        value = jsontext.read(members[name])
+    except FormatError:
+        value = None
+    return value, Tables(value)
 
 
 def read_json(text: Any) -> Any:
@@ -141,6 +188,20 @@ def values_at(connection: sqlite3.Connection, query: str, rows: Iterable[int]) -
     """What a query returns for each of these row numbers."""
     for row in rows:
         yield from rows_of(connection, query, row)
+
+
+def rows_by_key(connection: sqlite3.Connection, query: str) -> "dict[Any, array[int]]":
+    """The row numbers, the last column of a query, by the values of the others. Rows themselves are read later."""
+    found: dict[Any, array[int]] = {}
+    for *key, row in connection.execute(query):
+        found.setdefault(tuple(key), array("q")).append(row)
+    return found
+
+
+def ordered_rows(connection: sqlite3.Connection, table: str, order: str) -> Iterator[dict[str, Any]]:
+    """The rows of a table in an order, one in memory: only their numbers are sorted."""
+    numbers = array("q", (row for (row,) in connection.execute(f"SELECT rowid FROM {table} ORDER BY {order}")))
+    return values_at(connection, f"SELECT * FROM {table} WHERE rowid = ?", numbers)
 
 
 def columns_of(connection: sqlite3.Connection, table: str) -> set[str]:

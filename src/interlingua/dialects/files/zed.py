@@ -6,7 +6,6 @@ from which a thread goes on. Threads of 2025 have a `version`, a `summary` for t
 """
 
 import sqlite3
-from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ from ...values.messages import AssistantMessage, Block, ImageBlock, Message, Tex
 from ..residual import fields_of, optional
 from .line_sessions import ReadAgain, Reader, Record, TreeReader, document_format
 from .program_content import a_call, a_result, content_of, inner, items, user
-from .reading import columns_of, plain_usage, read_json, values_at
+from .reading import columns_of, ordered_rows, plain_usage, read_json
 
 API = "zed"
 MAX_THREAD = 256 * 1024 * 1024  # bytes of a decompressed thread
@@ -158,9 +157,8 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 
 
 def _threads(connection: sqlite3.Connection) -> Iterator[Any]:
-    rows = array("q", (row for (row,) in connection.execute("SELECT rowid FROM threads ORDER BY updated_at, id")))
-    for thread in values_at(connection, "SELECT id, data_type, data FROM threads WHERE rowid = ?", rows):
-        id, kind, data = thread.values()
+    for thread in ordered_rows(connection, "threads", "updated_at, id"):
+        id, kind, data = thread["id"], thread["data_type"], thread["data"]
         value = read_json(_unpacked(data, id) if kind == "zstd" else data)
         if not _is_thread(value):
             raise BadWire(API, f"the data of thread {id} are damaged, or of another version")
