@@ -22,7 +22,6 @@ from aiohttp import web
 from msgspec.structs import replace
 from multidict import MultiMapping
 
-from ..connect.auth.credentials import scrub
 from ..connect.client import Client
 from ..connect.models import Catalogue
 from ..connect.prices import joined_tiers
@@ -329,7 +328,7 @@ class Gateway:
     def _typed(self, exchange: Exchange, error: Exception, *secrets: str | None) -> InterlinguaError:
         """Returns an error as a client may see it. An unexpected one is a defect of the gateway, and is logged."""
         if isinstance(error, InterlinguaError):
-            return scrubbed(error, lambda text: scrub(text, secrets=secrets))  # it may quote what the client sent
+            return scrubbed(error, secrets)  # it may quote what the client sent
         log_defect(f"{exchange.id} failed", error, *secrets)
         return InternalError(f"internal error in {exchange.id}; see the gateway's log")
 
@@ -1204,7 +1203,7 @@ def _stopping() -> Overloaded:
 
 def _cleaned(error: InterlinguaError, place: Place) -> InterlinguaError:
     """The error without the keys of the place in its text."""
-    return scrubbed(error, lambda text: scrub(text, secrets=place.secrets))
+    return scrubbed(error, place.secrets)
 
 
 async def _break_off(attempt: Attempt, exchange: Exchange, why: str, *, aborted: bool = False) -> None:
