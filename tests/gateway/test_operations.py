@@ -818,7 +818,7 @@ async def test_what_is_passed_on_is_in_the_ledger_and_errors_are_the_wires_own(
         assert (await asked(gateway, "POST", "/v1/embeddings", body))[0] == 200
         assert (await asked(gateway, "POST", "/v1/embeddings", body))[0] == 200
         status, refused = await asked(gateway, "POST", "/v1/embeddings", body)
-        assert status == 401 and "incorrect key" in refused["error"]["message"] and key not in str(refused)
+        assert status == 502 and "incorrect key" in refused["error"]["message"] and key not in str(refused)
     (row,) = await ledger.usage(("model",))
     assert (row.model, row.calls, row.errors, row.estimated) == ("up-openai-completions/test-model", 3, 1, 1)
     assert row.input == 7 + len(json.dumps(body)) // 4

@@ -7,6 +7,7 @@ async with Gateway(Settings(listen=Listen(port=0))) as gateway:
 import asyncio
 import contextlib
 import functools
+import logging
 import math
 import os
 import random
@@ -59,7 +60,7 @@ from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_
 from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
 from .operations import GatewayOperation, operation_of
 from .recall import Recall, StoredResponse, TextResponse, referred_ids, size_of
-from .replying import Channel, HttpChannel, Reply, SocketChannel, error_answer, log_defect
+from .replying import Channel, CredentialsRefused, HttpChannel, Reply, SocketChannel, error_answer, log_defect
 from .rewriting import renaming
 from .routing import Place, Plan, Router
 from .settings import Settings
@@ -69,6 +70,7 @@ from .stored import conversation_answer, response_answer
 from .turns import Turns
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 ClientRequest: TypeAlias = web.BaseRequest | PlainRequest
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -76,6 +78,7 @@ _KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
 _SESSION_HEADERS = ("session_id", "conversation_id", "x-session-id", "x-claude-code-session-id")
 _SHUTDOWN = 3.0  # seconds that open exchanges have when the gateway stops
 _ENDING = 1.0  # seconds that clients then have to receive the error
+_REMIND = 60.0  # seconds between two log lines about the same refused credentials
 _BACKLOG = 1000  # ended exchanges that are not yet settled
 _HEARTBEAT = 30.0  # seconds between two pings of a WebSocket
 _SOCKET_ONLY = ("type", "generate", "stream_id")  # of a message `response.create`
@@ -125,6 +128,7 @@ class Gateway:
         self._ended: list[tuple[Exchange, Reservation | None]] = []  # not yet settled
         self._closing: asyncio.Task[None] | None = None
         self._turns = Turns()
+        self._refused: dict[str, float] = {}  # by provider: when it was logged
 
     @property
     def connectors(self) -> ConnectorRegistry:
@@ -578,6 +582,7 @@ class Gateway:
                 await asyncio.sleep(retry.wait(failure, tries))
             assert failure is not None
             self.breaker.failed(place.target, failure)
+            failure = self._blamed(failure, place)
             if isinstance(failure, ContextTooLong):
                 too_small = max(too_small, place.model.context_window or 0)
             if not (elsewhere(failure) or isinstance(failure, TooLossy)):
@@ -601,6 +606,18 @@ class Gateway:
                 )
         assert failure is not None
         await reply.fail(failure, encoder if reply.begun else None)
+
+    def _blamed(self, failure: InterlinguaError, place: Place) -> InterlinguaError:
+        """Returns the failure of a place as a client may see it: a refused key is the gateway's, not the client's."""
+        if not isinstance(failure, AuthFailed):
+            return failure
+        refused = f"{place.name} refused the gateway's credentials"
+        if time.monotonic() - self._refused.get(place.model.provider, -math.inf) > _REMIND:
+            self._refused[place.model.provider] = time.monotonic()
+            _log.error("%s (status %d): %s; check the keys of its provider", refused, failure.status, failure.message)
+        return CredentialsRefused(
+            f"{refused}: {failure.message}", status=502, code="credentials_refused", body=failure.body
+        )
 
     async def _try(
         self, attempt: Attempt, place: Place, exchange: Exchange, reply: Reply, *, may_wait: bool
@@ -926,7 +943,7 @@ class Gateway:
         except TimeoutError:
             raise TimedOut(f"no response within {place.timeouts.first:g} s") from None
         except InterlinguaError as error:
-            raise _cleaned(error, place) from None
+            raise self._blamed(_cleaned(error, place), place) from None
         except (asyncio.CancelledError, ConnectionError):
             exchange.is_aborted, exchange.error = True, Aborted(LEFT)
             exchange.is_estimated = True  # the provider has the input, and charges it
