@@ -155,9 +155,12 @@ async def test_credentials_that_are_refused_inside_a_stream_are_the_gateways(api
     path, body = asking(api, True)
     error = faults.ErrorEvent(il.AuthFailed("no such key"), after_events=4)
     upstream.say("Hello you there", fault=[faults.Pace(seconds=0.02), error], chunk=3)
-    async with Gateway(settings_for(upstream)) as gateway, aiohttp.ClientSession() as session:
-        async with session.post(gateway.url + path, json=body) as response:
-            body = await response.read()
+    async with (
+        Gateway(settings_for(upstream)) as gateway,
+        aiohttp.ClientSession() as session,
+        session.post(gateway.url + path, json=body) as response,
+    ):
+        body = await response.read()
     assert response.status == 200
     assert b"refused the gateway's credentials" in body
     assert not any(word in body for word in (b"authentication", b"UNAUTHENTICATED", b"AccessDenied", b"401"))
@@ -179,10 +182,12 @@ async def test_an_sdk_asks_once_where_credentials_are_refused(upstream: Server) 
     OpenAI's SDK retries server errors twice, but not this one; and it does not speak of the user's key.
     """
     upstream.answer(il.AuthFailed("no such key", status=401))
-    async with Gateway(settings_for(upstream)) as gateway:
-        async with openai.AsyncOpenAI(api_key="mine", base_url=f"{gateway.url}/v1") as client:
-            with pytest.raises(openai.InternalServerError, match="refused the gateway's credentials"):
-                await client.responses.create(model="openai-responses", input="Hi")
+    async with (
+        Gateway(settings_for(upstream)) as gateway,
+        openai.AsyncOpenAI(api_key="mine", base_url=f"{gateway.url}/v1") as client,
+    ):
+        with pytest.raises(openai.InternalServerError, match="refused the gateway's credentials"):
+            await client.responses.create(model="openai-responses", input="Hi")
     assert len(upstream.requests) == 1
 
 

@@ -32,7 +32,7 @@ from ..connect.stream import LARGEST_ANSWER, scrubbed
 from ..connect.transport import HttpTransport, Transport, whole
 from ..dialects import WIRES
 from ..dialects.provider_errors import as_provider_error, status_of
-from ..dialects.wire import JSON, TextAnswer, Wire
+from ..dialects.wire import JSON, SSE, TextAnswer, Wire
 from ..serving import guard
 from ..serving.listener import is_loopback, listen_error, refuse_socket_in_use, stop_accepting
 from ..serving.problems import HttpProblem
@@ -327,7 +327,10 @@ class Gateway:
             return await self._socket(http, asked, exchange)
         if asked.kind == "other":
             return await self._pass_on(http, exchange, channel)
-        return _json(await self._small(http, asked, exchange), Reply(channel, exchange).headers())
+        value, headers = await self._small(http, asked, exchange), Reply(channel, exchange).headers()
+        if isinstance(value, bytes):
+            return web.Response(body=value, content_type=SSE, charset="utf-8", headers=headers)
+        return _json(value, headers)
 
     def _typed(self, exchange: Exchange, error: Exception, *secrets: str | None) -> InterlinguaError:
         """Returns an error as a client may see it. An unexpected one is a defect of the gateway, and is logged."""
