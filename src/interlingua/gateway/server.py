@@ -37,6 +37,7 @@ from ..serving import guard
 from ..serving.listener import is_loopback, listen_error, refuse_socket_in_use, stop_accepting
 from ..serving.problems import HttpProblem
 from ..values import jsontext
+from ..values.decompression import decompressed, is_compressed
 from ..values.errors import (
     Aborted,
     AuthFailed,
@@ -48,6 +49,7 @@ from ..values.errors import (
     Overloaded,
     RateLimited,
     TimedOut,
+    TransportError,
 )
 from ..values.folding import unfold
 from ..values.messages import AssistantMessage, AudioBlock, Message, Usage, blocks_of
@@ -63,7 +65,7 @@ from .recall import Recall, StoredResponse, TextResponse, referred_ids, size_of
 from .replying import Channel, CredentialsRefused, HttpChannel, Reply, SocketChannel, error_answer, log_defect
 from .rewriting import renaming
 from .routing import Place, Plan, Router
-from .settings import Settings
+from .settings import ClientLimits, Settings
 from .sockets import Lane, SocketLanes
 from .state import StateError, unavailable
 from .stored import conversation_answer, response_answer
@@ -443,8 +445,21 @@ class Gateway:
 
     async def _body(self, http: ClientRequest) -> bytes:
         limits = self.settings.limits
-        if (coding := http.headers.get("Content-Encoding", "identity").lower()) not in READABLE_CODINGS:
+        if (coding := http.headers.get("Content-Encoding", "").lower()) not in READABLE_CODINGS:
             raise unreadable_coding(coding)
+        body = await self._received(http)
+        if not is_compressed(coding):
+            return body
+        try:
+            return await asyncio.to_thread(decompressed, body, coding, limits.body)
+        except OverflowError:
+            raise _too_large(limits) from None
+        except TransportError as error:
+            raise BadRequest(f"the body cannot be read: it is not {coding}: {error}", status=400) from None
+
+    async def _received(self, http: ClientRequest) -> bytes:
+        """The body of a request, as it was sent."""
+        limits = self.settings.limits
         try:
             if isinstance(http, web.BaseRequest) and http.content.is_eof():  # the body is already complete
                 return await http.read()
@@ -455,15 +470,11 @@ class Gateway:
             async with asyncio.timeout(limits.body_timeout):
                 return await http.read()
         except web.HTTPRequestEntityTooLarge:
-            raise BadRequest(
-                f"the body is larger than {limits.body} bytes; send less", status=413, code="request_too_large"
-            ) from None
+            raise _too_large(limits) from None
         except TimeoutError:
             raise BadRequest(f"the body did not arrive within {limits.body_timeout:g} s", status=408) from None
         except web.RequestPayloadError:
-            packed = http.headers.get("Content-Encoding")
-            what = f"it is not {packed}" if packed else "its pieces do not fit together"
-            raise BadRequest(f"the body cannot be read: {what}", status=400) from None
+            raise BadRequest("the body cannot be read: its pieces do not fit together", status=400) from None
 
     async def _read(self, http: ClientRequest, body: bytes, asked: GatewayOperation, exchange: Exchange) -> Incoming:
         """Decodes the client's request; a large one in a thread, so that other streams are not blocked."""
@@ -1214,6 +1225,10 @@ def _has_audio(messages: Sequence[Message]) -> bool:
     return any(
         isinstance(block, AudioBlock) for message in messages for block in blocks_of(getattr(message, "content", None))
     )
+
+
+def _too_large(limits: ClientLimits) -> BadRequest:
+    return BadRequest(f"the body is larger than {limits.body} bytes; send less", status=413, code="request_too_large")
 
 
 def _stopping() -> Overloaded:
