@@ -174,7 +174,7 @@ class Service:
             return False
         self._config_seen = _changed(self._config)
         try:
-            read = load_settings(self._config)
+            read = _unless_empty(self._config)
             gateway = replace(read.gateway, listen=self.settings.gateway.listen)
             await self.gateway.reload(gateway)
         except InterlinguaError as error:
@@ -192,10 +192,13 @@ class Service:
         return True
 
     async def _watch(self) -> None:
+        before = self._config_seen
         while True:
             await asyncio.sleep(_WATCH)
-            if _changed(self._config) != self._config_seen:
+            found = _changed(self._config)
+            if found != self._config_seen and found == before:  # who writes in pieces has finished
                 await self.reload()
+            before = found
 
     # --- how it is ---------------------------------------------------------------------------------------------------
 
@@ -262,9 +265,17 @@ def _shared_recall(settings: ServeSettings, folder: Path) -> RecallStore | None:
     return None if address == "memory:" else open_recall(address, settings.gateway.recall_bytes)
 
 
-def _changed(path: Path | None) -> tuple[int, int] | None:
+def _unless_empty(path: Path) -> ServeSettings:
+    """Loads other settings. An empty file is refused: it is one that is being written, and would serve nobody."""
+    read = load_settings(path)
+    if (found := _changed(path)) is not None and found[1] == 0:
+        raise InterlinguaError(f"{path}: it is empty; write the settings into it, or restart")
+    return read
+
+
+def _changed(path: Path | None) -> tuple[int, int, int] | None:
     try:
         found = path.stat() if path is not None else None
     except OSError:
         return None
-    return (found.st_mtime_ns, found.st_ino) if found is not None else None
+    return (found.st_mtime_ns, found.st_size, found.st_ino) if found is not None else None
