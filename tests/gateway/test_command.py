@@ -206,6 +206,8 @@ def test_what_a_killed_worker_had_answered_is_written_by_its_replacement(tmp_pat
             post(url)
         for worker in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
             os.kill(int(worker), signal.SIGKILL)
+        assert process.stderr is not None
+        assert any(f"worker {worker} was ended by SIGKILL; starting another" in line for line in process.stderr)
         deadline, calls = time.monotonic() + 60, 0
         while calls != 10 and time.monotonic() < deadline:
             time.sleep(0.1)

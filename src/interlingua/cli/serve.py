@@ -371,6 +371,8 @@ class _Workers:
                 del self._processes[at]
                 if not is_up and not self._is_stopping:
                     return process.returncode or 1
+                if not self._is_stopping:
+                    click.echo(f"worker {process.pid} {_end_of(process.returncode)}; starting another", err=True)
                 self._due[at] = 0.0 if is_ready else time.monotonic() + _RETRY
             for at in [at for at, when in self._due.items() if when <= time.monotonic() and not self._is_stopping]:
                 del self._due[at]
@@ -388,6 +390,10 @@ class _Workers:
         for process in self._processes.values():
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
+
+
+def _end_of(code: int) -> str:
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
 
 _RETRY = 5.0  # seconds until a worker that could not start is started again
