@@ -419,7 +419,9 @@ def _reserved_port(host: str, port: int) -> socket.socket:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # not in use by connections that have ended
             probe.bind((host, port))
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as above, also if those did not share it
         reserved.bind((host, port))
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # the probe of another gateway must fail
     except OSError as error:
         reserved.close()
         raise listen_error(f"{host}:{port}", error) from None
