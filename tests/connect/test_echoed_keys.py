@@ -20,7 +20,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import interlingua as il
 from interlingua import sync
-from interlingua.connect import telemetry
+from interlingua.connect import stream, telemetry
+from interlingua.connect.auth.credentials import Scrubber
 from interlingua.connect.client import Client
 from interlingua.connect.listing import list_models
 from interlingua.connect.models import warm
@@ -305,3 +306,27 @@ async def test_a_traceback_with_local_variables_shows_no_key(
             for frame in one.stack:
                 values = (frame.locals or {}).values()
                 assert frame.filename == __file__ or not any(KEY in value for value in values), frame
+
+
+def test_of_a_large_error_only_the_beginning_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A provider may quote a megabyte: neither its message nor its many values are searched to the end, and no part of a
+    key that is cut there is left.
+    """
+    searched = 0
+
+    class Counted(Scrubber):
+        def __call__(self, text: str) -> str:
+            nonlocal searched
+            searched += len(text)
+            return super().__call__(text)
+
+    monkeypatch.setattr(stream, "Scrubber", Counted)
+    for cut in range(0, 40, 7):
+        text = "x" * (16 * 1024 - cut) + KEY
+        quoted = [{"input": KEY, "msg": "no"}] * 20_000
+        error = stream.scrubbed(il.BadRequest(text * 50, body={"detail": quoted, "text": text}), [KEY])
+        assert searched < 100_000
+        shown = f"{error} {error.body}"  # type: ignore[attr-defined]
+        assert len(shown) < 10_000 and KEY[:8] not in shown
+        searched = 0

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -20,12 +21,13 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.stores import used
-from interlingua.cli.serve import POINTERS, command, program_arguments, program_environment
+from interlingua.cli.serve import POINTERS, _reserved_port, command, program_arguments, program_environment
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger
 from interlingua.gateway.settings import ProviderSettings, Settings
 from interlingua.gateway.settings_file import ServeSettings
+from interlingua.values.errors import InterlinguaError
 
 MAIN = [sys.executable, "-m", "interlingua", "serve"]
 HI = ({"role": "user", "content": "hi"},)
@@ -221,6 +223,8 @@ def test_what_a_killed_worker_had_answered_is_written_by_its_replacement(tmp_pat
             post(url)
         for worker in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
             os.kill(int(worker), signal.SIGKILL)
+        assert process.stderr is not None
+        assert any(f"worker {worker} was ended by SIGKILL; starting another" in line for line in process.stderr)
         deadline, calls = time.monotonic() + 60, 0
         while calls != 10 and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -393,6 +397,17 @@ def test_workers_do_not_share_the_port_of_another_gateway(count: str, tmp_path: 
         assert 1 == second.returncode and "in use; choose another port" in second.stderr
         process.send_signal(signal.SIGTERM)
         assert 0 == process.wait(timeout=60)
+
+
+def test_workers_take_a_port_whose_connections_have_just_ended() -> None:
+    """After a gateway of one process, which did not share it. A second gateway does not get it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):
+            listener.accept()[0].close()  # the server closes first: its side lingers
+            listener.close()
+            with _reserved_port("127.0.0.1", port), pytest.raises(InterlinguaError, match="in use"):
+                _reserved_port("127.0.0.1", port)
 
 
 def test_a_unix_socket_is_not_taken_from_a_gateway_that_serves_it(tmp_path: Path) -> None:

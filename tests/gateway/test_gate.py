@@ -1,8 +1,10 @@
 """The gate: limits that hold exactly however calls overlap, on every store, and that refuse when the store is away."""
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +16,16 @@ from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.gate import KeyGate
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger
-from interlingua.gateway.state import MemoryState, SqliteState, StateError, StateStore, Stored, open_state
+from interlingua.gateway.state import (
+    MISSING,
+    MemoryState,
+    Postgres,
+    SqliteState,
+    StateError,
+    StateStore,
+    Stored,
+    open_state,
+)
 from interlingua.values.errors import AuthFailed, BadRequest, InterlinguaError, Overloaded, RateLimited
 from interlingua.values.messages import Usage
 
@@ -249,6 +260,68 @@ async def test_two_gates_on_one_redis_never_exceed_a_limit_and_refuse_without_it
 
 
 # --- when things break -----------------------------------------------------------------------------------------------
+
+
+async def test_a_redis_that_refuses_is_not_one_that_does_not_answer(tmp_path: Path) -> None:
+    """Who reads the log is not told to start a server that runs: other data are under the gateway's names."""
+    from redis.asyncio import Redis
+
+    with redis_server(tmp_path) as server:
+        async with Redis.from_url(server.address) as other:
+            await other.set("interlingua:gateway:mine", "other data")
+        store = open_state(server.address)
+        with pytest.raises(StateError, match=r"Redis refused: .*WRONGTYPE.*; check its data"):
+            await store.swap({"mine": MISSING})
+        await store.close()
+
+
+class BreakingConnection:
+    """A connection to PostgreSQL that may break: before a transaction begins, or within it."""
+
+    closed = False
+
+    def __init__(self, error: type[Exception]) -> None:
+        self._error = error
+        self.breaks: str | None = None
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        if self.breaks == "before":
+            raise self._error("terminating connection due to administrator command")
+        yield
+
+    @contextlib.asynccontextmanager
+    async def cursor(self) -> AsyncIterator[Any]:
+        yield self
+
+    async def execute(self, *_: Any) -> None: ...
+
+    async def executemany(self, *_: Any) -> None:
+        if self.breaks == "within":
+            raise self._error("server closed the connection unexpectedly")
+
+    async def close(self) -> None: ...
+
+
+async def test_a_connection_that_broke_while_it_was_idle_fails_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart of PostgreSQL or of a proxy before it. What may have been done is not done again unseen."""
+    psycopg = pytest.importorskip("psycopg")
+    opened: list[BreakingConnection] = []
+
+    async def connect(*_: Any, **__: Any) -> BreakingConnection:
+        opened.append(BreakingConnection(psycopg.OperationalError))
+        return opened[-1]
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "connect", connect)
+    database = Postgres("postgresql://localhost/x", ())
+    await database.insert("INSERT", [(1,)])
+    opened[-1].breaks = "before"
+    await database.insert("INSERT", [(1,)])
+    assert len(opened) == 2
+    opened[-1].breaks = "within"
+    with pytest.raises(StateError, match="server closed the connection"):
+        await database.insert("INSERT", [(1,)])
+    assert len(opened) == 2
 
 
 class Flaky(MemoryState):

@@ -410,7 +410,7 @@ async def test_turns_at_once_are_all_in_their_conversation(gateway: Gateway, ups
 
 async def test_what_cannot_be_continued_is_refused(gateway: Gateway, upstream: Server) -> None:
     """
-    Two histories at once, items that only their provider has, and a stream of what is no stream: none is ignored.
+    Two histories at once, and items that only their provider has: none is ignored.
     """
     upstream.say("Yes.")
     items = [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "And?"}]
@@ -424,8 +424,30 @@ async def test_what_cannot_be_continued_is_refused(gateway: Gateway, upstream: S
             await client.responses.create(model="anthropic-messages", input=items)  # type: ignore[arg-type]
         await client.responses.create(model="openai-responses", input=items)  # type: ignore[arg-type]
         assert upstream.last.json["input"] == items
-        with pytest.raises(openai.BadRequestError, match="not streamed"):
-            await client.responses.retrieve(first.id, stream=True)
+
+
+@pytest.mark.parametrize("model", ["anthropic-messages", "openai-responses"])
+async def test_a_stored_response_is_streamed_again(model: str, gateway: Gateway, upstream: Server) -> None:
+    """
+    A client that lost its connection has the events after the last one that it saw.
+    """
+    upstream.answer((il.TextBlock(text="I look."), il.ToolCall(id="call_1", name="look", arguments={"city": "Oslo"})))
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+        first = await client.responses.create(model=model, input="Weather?", background=True)
+        events = [event async for event in await client.responses.retrieve(first.id, stream=True)]
+        assert [event.sequence_number for event in events] == list(range(len(events)))
+        last = events[-1]
+        assert last.type == "response.completed" and last.response.output == first.output
+        assert last.response.id == first.id
+        stream = await client.responses.retrieve(first.id, stream=True, starting_after=4)
+        assert [event async for event in stream] == events[5:]
+        assert [
+            event async for event in await client.responses.retrieve(first.id, stream=True, starting_after=999)
+        ] == []
+        with pytest.raises(openai.BadRequestError, match="starting_after: expected a sequence number, got '-1'"):
+            await client.responses.retrieve(first.id, stream=True, starting_after=-1)
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.retrieve("resp_none", stream=True)
 
 
 async def test_references_to_items_are_resolved_for_other_providers(gateway: Gateway, upstream: Server) -> None:
@@ -818,7 +840,7 @@ async def test_what_is_passed_on_is_in_the_ledger_and_errors_are_the_wires_own(
         assert (await asked(gateway, "POST", "/v1/embeddings", body))[0] == 200
         assert (await asked(gateway, "POST", "/v1/embeddings", body))[0] == 200
         status, refused = await asked(gateway, "POST", "/v1/embeddings", body)
-        assert status == 401 and "incorrect key" in refused["error"]["message"] and key not in str(refused)
+        assert status == 502 and "incorrect key" in refused["error"]["message"] and key not in str(refused)
     (row,) = await ledger.usage(("model",))
     assert (row.model, row.calls, row.errors, row.estimated) == ("up-openai-completions/test-model", 3, 1, 1)
     assert row.input == 7 + len(json.dumps(body)) // 4

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import openai
 import pytest
 from msgspec.structs import replace
 
@@ -105,7 +106,89 @@ async def test_keys_take_turns_and_a_refused_key_gives_way_to_the_next() -> None
                 assert len({received.headers["x-api-key"] for received in server.requests}) == 3
             server.clear()
             server.say("Well.", fault=faults.Status(401, times=None))
-            assert (await post(gateway), len(server.requests)) == (401, 3)
+            assert (await post(gateway), len(server.requests)) == (502, 3)
+
+
+def asking(api: str, stream: bool) -> tuple[str, Any]:
+    """The path and the body of a request in a wire, for the alias of the same name."""
+    wire = il.wire(api)
+    request = il.Request(
+        model=il.ModelDescriptor(id=api, api=api),
+        context=il.Context(messages=(il.UserMessage(content="Hi"),)),
+        options=il.Options(max_tokens=50, stream=stream),
+    )
+    return wire.http.base + wire.codec.path(api, stream), wire.codec.encode_request(request).body
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", WIRES)
+async def test_refused_credentials_of_the_gateway_are_no_fault_of_the_client(
+    api: str, stream: bool, upstream: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    The client has a status of the server, with the provider's name and words and no invitation to retry; the log has
+    it once, and the observers the kind of the error.
+    """
+    seen = Seen()
+    path, body = asking(api, stream)
+    async with Gateway(settings_for(upstream), observers=[seen]) as gateway, aiohttp.ClientSession() as session:
+        for status in (401, 403):
+            upstream.clear()
+            upstream.answer(il.AuthFailed("no such key", status=status))
+            async with session.post(gateway.url + path, json=body) as response:
+                text = await response.text()
+                assert (response.status, response.headers["x-should-retry"]) == (502, "false")
+                assert f"up-{api}/test-model refused the gateway's credentials: no such key" in text
+    assert {type(one.error).__name__ for one in seen.exchanges} == {"CredentialsRefused"}
+    assert [record.message for record in caplog.records].count(
+        f"up-{api}/test-model refused the gateway's credentials (status 401): no such key; check the keys of its"
+        " provider"
+    ) == 1
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("api", WIRES[:4])  # streams of Bedrock and Ollama have no kind for it
+async def test_credentials_that_are_refused_inside_a_stream_are_the_gateways(api: str, upstream: Server) -> None:
+    """
+    Also where the bytes of a stream are only forwarded.
+    """
+    path, body = asking(api, True)
+    error = faults.ErrorEvent(il.AuthFailed("no such key"), after_events=4)
+    upstream.say("Hello you there", fault=[faults.Pace(seconds=0.02), error], chunk=3)
+    async with (
+        Gateway(settings_for(upstream)) as gateway,
+        aiohttp.ClientSession() as session,
+        session.post(gateway.url + path, json=body) as response,
+    ):
+        body = await response.read()
+    assert response.status == 200
+    assert b"refused the gateway's credentials" in body
+    assert not any(word in body for word in (b"authentication", b"UNAUTHENTICATED", b"AccessDenied", b"401"))
+
+
+async def test_refused_credentials_lead_to_the_next_candidate(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    The client has its answer, and the operator is told.
+    """
+    with Server(strict=True) as server, Server(strict=True) as other:
+        server.answer(il.AuthFailed("no such key", status=401))
+        async with Gateway(chained(server, other)) as gateway:
+            assert (await post(gateway), len(other.requests)) == (200, 1)
+    assert "one/test-model refused the gateway's credentials" in caplog.text
+
+
+async def test_an_sdk_asks_once_where_credentials_are_refused(upstream: Server) -> None:
+    """
+    OpenAI's SDK retries server errors twice, but not this one; and it does not speak of the user's key.
+    """
+    upstream.answer(il.AuthFailed("no such key", status=401))
+    async with (
+        Gateway(settings_for(upstream)) as gateway,
+        openai.AsyncOpenAI(api_key="mine", base_url=f"{gateway.url}/v1") as client,
+    ):
+        with pytest.raises(openai.InternalServerError, match="refused the gateway's credentials"):
+            await client.responses.create(model="openai-responses", input="Hi")
+    assert len(upstream.requests) == 1
 
 
 async def test_conversations_are_shared_out_by_weight() -> None:

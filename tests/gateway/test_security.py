@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
@@ -191,7 +192,7 @@ async def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
             assert 413 == reply.status
 
 
-@pytest.mark.parametrize("packing", ["gzip", "deflate"])
+@pytest.mark.parametrize("packing", ["gzip", "deflate", "zstd"])
 async def test_a_packed_bomb_is_refused_by_what_it_unpacks_to(tmp_path: Path, packing: str) -> None:
     """A hundred megabytes in a hundred kilobytes are never all in memory."""
     plain = b'{"model": "debug/echo", "max_tokens": 9, "messages": [], "system": "' + b"x" * (100 << 20) + b'"}'
@@ -201,7 +202,7 @@ async def test_a_packed_bomb_is_refused_by_what_it_unpacks_to(tmp_path: Path, pa
             stream.write(plain)
         data = packed.getvalue()
     else:
-        data = zlib.compress(plain, 9)
+        data = zlib.compress(plain, 9) if packing == "deflate" else zstandard.compress(plain)
     assert len(data) < 1 << 20
     async with serving(tmp_path, settings={"limits": ClientLimits(body=1 << 20)}) as service:
         status, _, _ = await send(service, "/v1/messages", data, headers={"Content-Encoding": packing})

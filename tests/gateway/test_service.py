@@ -378,6 +378,28 @@ async def test_a_changed_file_is_read_by_itself(tmp_path: Path, monkeypatch: pyt
             await asyncio.sleep(0.01)
 
 
+async def test_a_file_that_is_being_written_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Editors and copies empty a file first: aliases that are not there yet are not gone. An empty file is refused."""
+    from interlingua.gateway import service as module
+
+    monkeypatch.setattr(module, "_WATCH", 0.1)
+    config = tmp_path / "gateway.toml"
+    config.write_text(text := "[listen]\nport = 0\n[aliases]\nname = 'debug/echo'\n")
+    async with serving(tmp_path, load_settings(config), config=config) as service:
+        for at in range(0, 30, 2):  # each beginning of it is valid, or has no alias
+            config.write_text("#" * at + "\n")
+            await asyncio.sleep(0.05)
+            assert "name" in service.gateway.models()
+        config.write_text("")
+        assert not await service.reload()
+        assert "it is empty; write the settings into it" in caplog.text
+        config.write_text(text.replace("name", "new"))
+        while "new" not in service.gateway.models():
+            await asyncio.sleep(0.01)
+
+
 async def test_it_listens_on_a_unix_socket_and_with_tls(tmp_path: Path) -> None:
     """Both serve; a socket has no port that a page could reach."""
     authority = trustme.CA()

@@ -1,5 +1,7 @@
 """An error that is told on means the same to its next reader."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -222,3 +224,22 @@ def test_a_long_quotation_does_not_hold_up_the_reader() -> None:
     assert BadRequest is type(provider_error(quoted, status=400))
     assert ContextTooLong is type(provider_error(f"input token count 9 exceeds the maximum: {quoted}", status=400))
     assert ContextTooLong is type(provider_error(f"{quoted}: the prompt is too long", status=400))
+
+
+@every_dialect
+@pytest.mark.parametrize("phrase", ["prompt is too ", "input token count exceeds the ", "a_", " 401"])
+def test_an_error_takes_time_in_proportion_to_its_length(name: str, phrase: str) -> None:
+    """
+    Providers quote what they refuse: no text makes an error slow to read or to write.
+    """
+    wire = dialect(name)
+
+    def took(length: int) -> float:
+        text = (phrase * length)[:length]
+        begun = time.process_time()
+        for error in (ContextTooLong(text, status=400), wire.decode_error(400, {"error": {"message": text}})):
+            wire.encode_error(error)
+        return time.process_time() - begun
+
+    took(100)  # loads what is loaded once
+    assert took(2000) < 100 * took(200) + 0.2

@@ -382,6 +382,8 @@ class _Workers:
                 del self._processes[at]
                 if not is_up and not self._is_stopping:
                     return process.returncode or 1
+                if not self._is_stopping:
+                    click.echo(f"worker {process.pid} {_end_of(process.returncode)}; starting another", err=True)
                 self._due[at] = 0.0 if is_ready else time.monotonic() + _RETRY
             for at in [at for at, when in self._due.items() if when <= time.monotonic() and not self._is_stopping]:
                 del self._due[at]
@@ -399,6 +401,10 @@ class _Workers:
         for process in self._processes.values():
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
+
+
+def _end_of(code: int) -> str:
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
 
 _RETRY = 5.0  # seconds until a worker that could not start is started again
@@ -424,7 +430,9 @@ def _reserved_port(host: str, port: int) -> socket.socket:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # not in use by connections that have ended
             probe.bind((host, port))
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as above, also if those did not share it
         reserved.bind((host, port))
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # the probe of another gateway must fail
     except OSError as error:
         reserved.close()
         raise listen_error(f"{host}:{port}", error) from None

@@ -5,7 +5,6 @@ None of them documents an idempotent create, so each can `find` a batch whose cr
 """
 
 import asyncio
-import functools
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -17,7 +16,6 @@ from ..dialects.registry import wire
 from ..values.errors import AuthFailed, BadWire, FormatError, InterlinguaError, ProviderError, TransportError
 from ..values.jsontext import read, write
 from ..values.request import CallOptions, ModelDescriptor
-from .auth.credentials import scrub
 from .connector import USER_AGENT, Endpoint, HttpConnector
 from .retry import Retry
 from .stream import scrubbed, unreachable
@@ -130,7 +128,7 @@ class Calls:
 
     def failure(self, status: int, body: bytes, headers: Mapping[str, str]) -> InterlinguaError:
         error: InterlinguaError = self._wire.codec.decode_error(status, body, headers)
-        return scrubbed(error, functools.partial(scrub, secrets=[self._endpoint.key if self._endpoint else None]))
+        return scrubbed(error, [self._endpoint.key if self._endpoint else None])
 
 
 def is_uncertain(error: InterlinguaError) -> bool:

@@ -1,7 +1,6 @@
 """Embeddings, over the same provider rows, keys and base URLs as responses."""
 
 import asyncio
-import functools
 import hashlib
 import math
 from collections.abc import Sequence
@@ -16,7 +15,6 @@ from ..values.errors import BadWire, FormatError, InterlinguaError, TransportErr
 from ..values.jsontext import read, write
 from ..values.messages import Usage
 from ..values.request import CallOptions, ModelDescriptor
-from .auth.credentials import scrub
 from .call import AccessOptions, GivenOptions, Model, named, options_of, retry_of
 from .client import Client, default_client
 from .connector import HttpConnector
@@ -173,7 +171,7 @@ class _EmbeddingCall:
             check_size(body, target.api, largest=_BODY_LIMIT, values=_MAX_VALUES * len(texts))
             return await watch.during(asyncio.to_thread(self._read, target, body, len(texts)))
         except InterlinguaError as error:
-            raise scrubbed(error, functools.partial(scrub, secrets=secrets)) from error.__cause__
+            raise scrubbed(error, secrets) from error.__cause__
         finally:
             watch.finish()
 

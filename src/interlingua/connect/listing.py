@@ -1,7 +1,6 @@
 """Lists a provider's models over HTTP."""
 
 import asyncio
-import functools
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -12,7 +11,6 @@ from ..dialects.registry import wire
 from ..values.errors import BadWire, FormatError, InterlinguaError, TimedOut, TransportError
 from ..values.jsontext import read
 from ..values.request import CallOptions, ModelDescriptor
-from .auth.credentials import scrub
 from .connector import HttpConnector
 from .models import Catalogue
 from .stream import check_size, scrubbed, unreachable
@@ -61,7 +59,7 @@ async def _entries(connector: HttpConnector, call: CallOptions) -> list[Any]:
         body = await whole(reply, _LARGEST + 1)
         if reply.status != 200:
             refusal = target.codec.decode_error(reply.status, body, reply.headers)
-            raise scrubbed(refusal, functools.partial(scrub, secrets=[call.api_key, endpoint.key]))
+            raise scrubbed(refusal, [call.api_key, endpoint.key])
         check_size(body, connector.provider, largest=_LARGEST)
         listed, page = await asyncio.to_thread(_page, body, connector.provider)
         entries += listed

@@ -30,6 +30,7 @@ from ..values.errors import (
     Aborted,
     BadWire,
     DialectError,
+    FormatError,
     InterlinguaError,
     NoConnection,
     OutputInvalid,
@@ -44,7 +45,7 @@ from ..values.interop import must_propagate
 from ..values.losses import Loss, repaired_calls, replaced
 from ..values.messages import AssistantMessage, Block, blocks_of
 from ..values.request import CallOptions, ModelDescriptor, Request
-from .auth.credentials import scrub
+from .auth.credentials import Scrubber
 from .providers import Provider
 from .results import OutputType
 from .transport import ERROR_BODY_LIMIT, Reply, Transport, whole
@@ -62,6 +63,7 @@ LARGE_ANSWER = 256 * 1024  # bytes from which a response is parsed in a thread
 _MAX_VALUES = 2_000_000  # in a large response: `[],[],…` takes twenty times its size in memory
 _LONGEST_PAGE = 16 * 1024
 _LONGEST_CODE = 200
+_LARGE_ERROR = 16 * 1024  # characters of an error that are searched for secrets
 _LONGEST_ABOUT = 400  # characters of stop detail, response id and model; longer ones are searched for secrets
 # Bytes that are decoded at a time: few at first, so that the first event does not wait for the rest of a burst.
 _FIRST_PIECE, _LARGEST_PIECE = 2048, 16 * 1024
@@ -814,7 +816,7 @@ class Exchange:
         return events
 
     def _scrubbed(self, failure: InterlinguaError) -> InterlinguaError:
-        return without_frames(scrubbed(failure, functools.partial(scrub, secrets=self._secrets)))
+        return without_frames(scrubbed(failure, self._secrets))
 
 
 def _feed_each(decoder: Decoding, frames: Iterable[Frame]) -> Batch:
@@ -875,7 +877,7 @@ def _cleaned(secrets: Sequence[str | None], message: AssistantMessage) -> Assist
 
 def _without_secrets(secrets: Sequence[str | None], message: AssistantMessage) -> AssistantMessage:
     """Returns the message without secrets in its metadata; its content comes from the model and is not changed."""
-    clean = functools.partial(scrub, secrets=secrets)
+    clean = Scrubber(secrets)
     fields = ("error_message", "stop_detail", "response_id", "response_model")
     changed: dict[str, Any] = {name: clean(text) for name in fields if isinstance(text := getattr(message, name), str)}
     if message.usage is not None and message.usage.extra:
@@ -920,19 +922,37 @@ def error_in(body: bytes) -> Any:
     return wire.get("error") or (first.get("error") if isinstance(first, dict) else None)
 
 
-def scrubbed(failure: InterlinguaError, scrub: Callable[[str], str]) -> InterlinguaError:
-    """Returns the same error, without secrets in its message and body, and truncated."""
-    text = scrub(str(failure))
-    if len(text) > LONGEST_MESSAGE:
-        text = f"{text[:LONGEST_MESSAGE]}… ({len(text)} characters)"
+def scrubbed(failure: InterlinguaError, secrets: Iterable[str | None]) -> InterlinguaError:
+    """Returns the same error, without secrets in its message and body, and truncated. Of a large body, the beginning of
+    its text is left."""
+    scrub = Scrubber(secrets)
+    text = _beginning(str(failure), scrub)
     if text != str(failure):
         failure.args = (text,)
         if isinstance(failure, ProviderError | DialectError):
             failure.message = text
     if isinstance(failure, ProviderError):
         failure.code = failure.code and scrub(failure.code)[:_LONGEST_CODE]
-        failure.body = _scrubbed_value(failure.body, scrub)
+        failure.body = _scrubbed_body(failure.body, scrub)
     return failure
+
+
+def _scrubbed_body(body: Any, scrub: Callable[[str], str]) -> Any:
+    try:
+        text = body if isinstance(body, str) else jsontext.compact(body)
+    except FormatError:  # a connector may raise an error with any value
+        text = ""
+    return _beginning(text, scrub) if len(text) > _LARGE_ERROR else _scrubbed_value(body, scrub)
+
+
+def _beginning(text: str, scrub: Callable[[str], str]) -> str:
+    """Returns a text without secrets, truncated. Only its beginning is searched: a provider may quote megabytes."""
+    searched = scrub(text[:_LARGE_ERROR])
+    if len(text) > _LARGE_ERROR:
+        searched = searched[:-LONGEST_MESSAGE]  # where a secret may be cut, so that it is not found
+    elif len(searched) <= LONGEST_MESSAGE:
+        return searched
+    return f"{searched[:LONGEST_MESSAGE]}… ({len(text)} characters)"
 
 
 def _scrubbed_value(value: Any, scrub: Callable[[str], str], name: str = "") -> Any:

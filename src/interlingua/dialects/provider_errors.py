@@ -356,7 +356,13 @@ def error_text(error: ProviderError, overflow: str | None = None) -> str:
 def _says(message: str, overflow: str | None) -> bool:
     if overflow is None:
         return is_overflow(message)
-    return re.search(overflow.replace(" ", r"\b.*\b"), message, re.IGNORECASE | re.DOTALL) is not None
+    at = 0
+    for word in overflow.split():  # each after the one before; `.*` between them would try every combination
+        found = re.compile(rf"\b{word}\b", re.IGNORECASE).search(message, at)
+        if found is None:
+            return False
+        at = found.end()
+    return True
 
 
 def code_status(error: ProviderError) -> int:

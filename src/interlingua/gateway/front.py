@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from aiohttp import web
-from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError, InvalidURLError, LineTooLong
+from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTooLong
 from aiohttp.tcp_helpers import tcp_keepalive
 from multidict import CIMultiDict
 
@@ -375,12 +375,14 @@ _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]{0,4000}) HTTP/[0-9.]+\r?\n")
 # Parser errors for invalid HTTP that quote none of its bytes: those may contain a key.
 _UNQUOTED = re.compile(r"[A-Z][A-Za-z, -]*(?:'t [A-Za-z, -]*|'[A-Za-z-]+' header (?:found|in request))?")
 # Content codings that aiohttp decodes; it leaves others as they are.
-READABLE_CODINGS = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
+READABLE_CODINGS = frozenset({"", "identity", "gzip", "deflate", "zstd"})
 
 
 def unreadable_coding(coding: str) -> BadRequest:
     """The error for a body in a content coding that cannot be decoded (RFC 9110, 15.5.16)."""
-    return BadRequest(f"bodies in {coding!r} cannot be read; send gzip, deflate, or no Content-Encoding", status=415)
+    return BadRequest(
+        f"bodies in {coding!r} cannot be read; send gzip, deflate, zstd, or no Content-Encoding", status=415
+    )
 
 
 class _Handler(web.RequestHandler):
@@ -407,8 +409,6 @@ class _Handler(web.RequestHandler):
             return super().handle_error(request, status, exc, message)
         if isinstance(exc, LineTooLong):
             failure = BadRequest("the head of the request is too large; send fewer or shorter headers", status=431)
-        elif isinstance(exc, ContentEncodingError) and "install" in exc.message:  # a package for it
-            failure = unreadable_coding("br" if "brotli" in exc.message else "zstd")
         else:
             found = _UNQUOTED.match(exc.message) if not isinstance(exc, InvalidURLError) else None
             reason = found[0].strip() if found is not None else "the address cannot be read"
@@ -440,7 +440,7 @@ class HandedOver(web.Server):
         self.count = 0
 
     def __call__(self) -> web.RequestHandler:
-        return _Handler(self, loop=asyncio.get_running_loop(), **self._options)
+        return _Handler(self, loop=asyncio.get_running_loop(), auto_decompress=False, **self._options)
 
     def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)

@@ -40,7 +40,7 @@ from ..dialects.provider_errors import failure_of
 from ..dialects.wire import AWS, JSON, SSE, Rephrased, TextAnswer, Variant, Wire
 from ..values import jsontext
 from ..values.abort import Abort
-from ..values.errors import BadRequest, BadWire, FormatError, InterlinguaError, TransportError
+from ..values.errors import AuthFailed, BadRequest, BadWire, FormatError, InterlinguaError, TransportError
 from ..values.events import (
     BlockStart,
     Done,
@@ -800,15 +800,16 @@ class Attempt:
         await reply.end(b"".join((last, *self._pending, rename(rest))))
 
     def _observe(self, events: Batch, ended: bool, data: bytes = b"") -> bool:
-        """Observes forwarded frames. Invalid data, a failure before any content, or one whose `data` quotes a key of
-        the provider is raised."""
+        """Observes forwarded frames. Invalid data, a failure before any content, a refused key, or a failure whose
+        `data` quotes a key of the provider is raised."""
         last = events[-1]
         if type(last) is Error:
             self._exchange.answer = self._without_keys(last.error)
             failure = self._failure(last.error)
             if isinstance(failure, BadWire | TransportError) or (failure is not None and self._holds):
                 raise failure
-            if failure is not None and any(secret.encode() in data for secret in self._place.secrets):
+            is_own = isinstance(failure, AuthFailed)  # the gateway's key was refused: no word of the client's
+            if failure is not None and (is_own or any(secret.encode() in data for secret in self._place.secrets)):
                 raise failure
             self._exchange.error = failure
             self._holds = False

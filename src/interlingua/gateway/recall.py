@@ -338,7 +338,9 @@ class Recall:
         self._keep(name, value, size)
 
     def _keep(self, name: Name, value: Kept, size: int) -> None:
-        self._drop(name)
+        before = self._kept.pop(name, None)
+        if before is not None:
+            self._size -= before[0]
         if size > self._limit:
             return
         self._kept[name] = (size, value)
@@ -418,8 +420,10 @@ def _digest_of(key: str, before: bytes, message: AssistantMessage) -> bytes:
 
 
 def _digest(key: str, before: bytes, text: str, calls: bytes) -> bytes:
-    parts = (key.encode(), before, text.strip().encode("utf-8", "replace"), calls)
-    return hashlib.blake2b(b"".join([len(part).to_bytes(8) + part for part in parts]), digest_size=20).digest()
+    own, answer = key.encode(), text.strip().encode("utf-8", "replace")
+    # The lengths tell where each part ends. Processors have instructions for SHA-256.
+    parts = b"%d %d %d\n%b%b%b%b" % (len(own), len(before), len(answer), own, before, answer, calls)
+    return hashlib.sha256(parts).digest()
 
 
 _NO_CALLS = b"[]"
@@ -446,7 +450,7 @@ def _before(messages: Sequence[Message], at: int) -> bytes:
     texts = []
     while at > 0 and not isinstance(messages[at - 1], AssistantMessage):
         at -= 1
-        texts.append(text_of(_blocks(messages[at])).strip())
+        texts.append(text_of(getattr(messages[at], "content", None)).strip())
     return "\0".join(reversed(texts)).encode("utf-8", "replace")
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from .state import STORE_TIMEOUT, Database, StateError, open_database, without_password
+from .state import STORE_TIMEOUT, Database, StateError, open_database, redis_failure, without_password
 
 RETENTION = 7 * 86_400  # seconds
 _SWEEP = 3600.0  # seconds between deletions of expired rows
@@ -135,7 +135,7 @@ class RedisRecall:
         try:
             values = await self._redis.mget([self._prefix + name for name in names]) if names else []
         except (RedisError, OSError, TimeoutError) as error:
-            raise self._silent(error) from None
+            raise redis_failure(self._where, error) from None
         return {name: bytes(value) for name, value in zip(names, values, strict=True) if isinstance(value, bytes)}
 
     async def write(self, values: Mapping[str, bytes]) -> None:
@@ -147,7 +147,7 @@ class RedisRecall:
                 pipeline.set(self._prefix + name, value, ex=RETENTION)
             await pipeline.execute()
         except (RedisError, OSError, TimeoutError) as error:
-            raise self._silent(error) from None
+            raise redis_failure(self._where, error) from None
 
     async def append(self, name: str, value: bytes) -> None:
         from redis.exceptions import RedisError
@@ -155,7 +155,7 @@ class RedisRecall:
         try:
             await self._append(keys=[self._prefix + name], args=[value, self._limit, RETENTION])
         except (RedisError, OSError, TimeoutError) as error:
-            raise self._silent(error) from None
+            raise redis_failure(self._where, error) from None
 
     async def delete(self, names: Sequence[str]) -> None:
         from redis.exceptions import RedisError
@@ -163,10 +163,7 @@ class RedisRecall:
         try:
             await self._redis.delete(*(self._prefix + name for name in names))
         except (RedisError, OSError, TimeoutError) as error:
-            raise self._silent(error) from None
-
-    def _silent(self, error: Exception) -> StateError:
-        return StateError(f"{self._where}: no reply from Redis: {error or type(error).__name__}; start it")
+            raise redis_failure(self._where, error) from None
 
     async def close(self) -> None:
         await self._redis.aclose()

@@ -14,7 +14,7 @@ from ..dialects.provider_errors import as_provider_error, status_of
 from ..dialects.registry import cut_frames
 from ..dialects.wire import JSON, SSE, Wire
 from ..values import jsontext
-from ..values.errors import InterlinguaError
+from ..values.errors import InterlinguaError, ProviderError
 from ..values.losses import Loss
 from .exchange import Exchange
 
@@ -25,6 +25,13 @@ CACHE_BREAK = "x-interlingua-cache-break"
 STALLED = "the client does not read its answer"
 _LONGEST_HEADER = 2000
 _LONGEST_TRACE = 8000  # characters of a traceback in the log
+# The SDKs of OpenAI and Anthropic retry a 5xx, unless this header says otherwise.
+_NO_RETRY = {"x-should-retry": "false"}
+
+
+class CredentialsRefused(ProviderError):
+    """A provider refused the gateway's own credentials. For the client that is a failure of the server: a 401 would say
+    that the client's key is wrong."""
 
 
 def describe_losses(losses: Sequence[Loss]) -> str:
@@ -355,7 +362,8 @@ def error_answer(exchange: Exchange, error: InterlinguaError) -> tuple[int, byte
     """Returns status, body and headers of an error in the client's own form; a plain one if even that fails."""
     failure = as_provider_error(error)
     try:
-        return exchange.wire.error_response(failure)
+        status, body, headers = exchange.wire.error_response(failure)
+        return status, body, headers | _NO_RETRY if isinstance(error, CredentialsRefused) else headers
     except Exception as defect:
         log_defect(f"the error of {exchange.id} cannot be encoded", defect)
         plain = {"error": {"message": str(error), "type": "api_error"}}

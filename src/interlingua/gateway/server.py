@@ -7,6 +7,7 @@ async with Gateway(Settings(listen=Listen(port=0))) as gateway:
 import asyncio
 import contextlib
 import functools
+import logging
 import math
 import os
 import random
@@ -22,7 +23,6 @@ from aiohttp import web
 from msgspec.structs import replace
 from multidict import MultiMapping
 
-from ..connect.auth.credentials import scrub
 from ..connect.client import Client
 from ..connect.models import Catalogue
 from ..connect.prices import joined_tiers
@@ -32,11 +32,12 @@ from ..connect.stream import LARGEST_ANSWER, scrubbed
 from ..connect.transport import HttpTransport, Transport, whole
 from ..dialects import WIRES
 from ..dialects.provider_errors import as_provider_error, status_of
-from ..dialects.wire import JSON, TextAnswer, Wire
+from ..dialects.wire import JSON, SSE, TextAnswer, Wire
 from ..serving import guard
 from ..serving.listener import is_loopback, listen_error, refuse_socket_in_use, stop_accepting
 from ..serving.problems import HttpProblem
 from ..values import jsontext
+from ..values.decompression import decompressed, is_compressed
 from ..values.errors import (
     Aborted,
     AuthFailed,
@@ -48,6 +49,7 @@ from ..values.errors import (
     Overloaded,
     RateLimited,
     TimedOut,
+    TransportError,
 )
 from ..values.folding import unfold
 from ..values.messages import AssistantMessage, AudioBlock, Message, Usage, blocks_of
@@ -60,16 +62,17 @@ from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_
 from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
 from .operations import GatewayOperation, operation_of
 from .recall import Recall, StoredResponse, TextResponse, referred_ids, size_of
-from .replying import Channel, HttpChannel, Reply, SocketChannel, error_answer, log_defect
+from .replying import Channel, CredentialsRefused, HttpChannel, Reply, SocketChannel, error_answer, log_defect
 from .rewriting import renaming
 from .routing import Place, Plan, Router
-from .settings import Settings
+from .settings import ClientLimits, Settings
 from .sockets import Lane, SocketLanes
 from .state import StateError, unavailable
 from .stored import conversation_answer, response_answer
 from .turns import Turns
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 ClientRequest: TypeAlias = web.BaseRequest | PlainRequest
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -77,6 +80,7 @@ _KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
 _SESSION_HEADERS = ("session_id", "conversation_id", "x-session-id", "x-claude-code-session-id")
 _SHUTDOWN = 3.0  # seconds that open exchanges have when the gateway stops
 _ENDING = 1.0  # seconds that clients then have to receive the error
+_REMIND = 60.0  # seconds between two log lines about the same refused credentials
 _BACKLOG = 1000  # ended exchanges that are not yet settled
 _HEARTBEAT = 30.0  # seconds between two pings of a WebSocket
 _SOCKET_ONLY = ("type", "generate", "stream_id")  # of a message `response.create`
@@ -126,6 +130,7 @@ class Gateway:
         self._ended: list[tuple[Exchange, Reservation | None]] = []  # not yet settled
         self._closing: asyncio.Task[None] | None = None
         self._turns = Turns()
+        self._refused: dict[str, float] = {}  # by provider: when it was logged
 
     @property
     def connectors(self) -> ConnectorRegistry:
@@ -324,12 +329,15 @@ class Gateway:
             return await self._socket(http, asked, exchange)
         if asked.kind == "other":
             return await self._pass_on(http, exchange, channel)
-        return _json(await self._small(http, asked, exchange), Reply(channel, exchange).headers())
+        value, headers = await self._small(http, asked, exchange), Reply(channel, exchange).headers()
+        if isinstance(value, bytes):
+            return web.Response(body=value, content_type=SSE, charset="utf-8", headers=headers)
+        return _json(value, headers)
 
     def _typed(self, exchange: Exchange, error: Exception, *secrets: str | None) -> InterlinguaError:
         """Returns an error as a client may see it. An unexpected one is a defect of the gateway, and is logged."""
         if isinstance(error, InterlinguaError):
-            return scrubbed(error, lambda text: scrub(text, secrets=secrets))  # it may quote what the client sent
+            return scrubbed(error, secrets)  # it may quote what the client sent
         log_defect(f"{exchange.id} failed", error, *secrets)
         return InternalError(f"internal error in {exchange.id}; see the gateway's log")
 
@@ -437,8 +445,21 @@ class Gateway:
 
     async def _body(self, http: ClientRequest) -> bytes:
         limits = self.settings.limits
-        if (coding := http.headers.get("Content-Encoding", "identity").lower()) not in READABLE_CODINGS:
+        if (coding := http.headers.get("Content-Encoding", "").lower()) not in READABLE_CODINGS:
             raise unreadable_coding(coding)
+        body = await self._received(http)
+        if not is_compressed(coding):
+            return body
+        try:
+            return await asyncio.to_thread(decompressed, body, coding, limits.body)
+        except OverflowError:
+            raise _too_large(limits) from None
+        except TransportError as error:
+            raise BadRequest(f"the body cannot be read: it is not {coding}: {error}", status=400) from None
+
+    async def _received(self, http: ClientRequest) -> bytes:
+        """The body of a request, as it was sent."""
+        limits = self.settings.limits
         try:
             if isinstance(http, web.BaseRequest) and http.content.is_eof():  # the body is already complete
                 return await http.read()
@@ -449,15 +470,11 @@ class Gateway:
             async with asyncio.timeout(limits.body_timeout):
                 return await http.read()
         except web.HTTPRequestEntityTooLarge:
-            raise BadRequest(
-                f"the body is larger than {limits.body} bytes; send less", status=413, code="request_too_large"
-            ) from None
+            raise _too_large(limits) from None
         except TimeoutError:
             raise BadRequest(f"the body did not arrive within {limits.body_timeout:g} s", status=408) from None
         except web.RequestPayloadError:
-            packed = http.headers.get("Content-Encoding")
-            what = f"it is not {packed}" if packed else "its pieces do not fit together"
-            raise BadRequest(f"the body cannot be read: {what}", status=400) from None
+            raise BadRequest("the body cannot be read: its pieces do not fit together", status=400) from None
 
     async def _read(self, http: ClientRequest, body: bytes, asked: GatewayOperation, exchange: Exchange) -> Incoming:
         """Decodes the client's request; a large one in a thread, so that other streams are not blocked."""
@@ -579,6 +596,7 @@ class Gateway:
                 await asyncio.sleep(retry.wait(failure, tries))
             assert failure is not None
             self.breaker.failed(place.target, failure)
+            failure = self._blamed(failure, place)
             if isinstance(failure, ContextTooLong):
                 too_small = max(too_small, place.model.context_window or 0)
             if not (elsewhere(failure) or isinstance(failure, TooLossy)):
@@ -602,6 +620,18 @@ class Gateway:
                 )
         assert failure is not None
         await reply.fail(failure, encoder if reply.begun else None)
+
+    def _blamed(self, failure: InterlinguaError, place: Place) -> InterlinguaError:
+        """Returns the failure of a place as a client may see it: a refused key is the gateway's, not the client's."""
+        if not isinstance(failure, AuthFailed):
+            return failure
+        refused = f"{place.name} refused the gateway's credentials"
+        if time.monotonic() - self._refused.get(place.model.provider, -math.inf) > _REMIND:
+            self._refused[place.model.provider] = time.monotonic()
+            _log.error("%s (status %d): %s; check the keys of its provider", refused, failure.status, failure.message)
+        return CredentialsRefused(
+            f"{refused}: {failure.message}", status=502, code="credentials_refused", body=failure.body
+        )
 
     async def _try(
         self, attempt: Attempt, place: Place, exchange: Exchange, reply: Reply, *, may_wait: bool
@@ -927,7 +957,7 @@ class Gateway:
         except TimeoutError:
             raise TimedOut(f"no response within {place.timeouts.first:g} s") from None
         except InterlinguaError as error:
-            raise _cleaned(error, place) from None
+            raise self._blamed(_cleaned(error, place), place) from None
         except (asyncio.CancelledError, ConnectionError):
             exchange.is_aborted, exchange.error = True, Aborted(LEFT)
             exchange.is_estimated = True  # the provider has the input, and charges it
@@ -1197,6 +1227,10 @@ def _has_audio(messages: Sequence[Message]) -> bool:
     )
 
 
+def _too_large(limits: ClientLimits) -> BadRequest:
+    return BadRequest(f"the body is larger than {limits.body} bytes; send less", status=413, code="request_too_large")
+
+
 def _stopping() -> Overloaded:
     """The error for a client whose exchange is open when the gateway stops."""
     return Overloaded("the gateway is stopping; send the request again", status=503, code="stopping")
@@ -1204,7 +1238,7 @@ def _stopping() -> Overloaded:
 
 def _cleaned(error: InterlinguaError, place: Place) -> InterlinguaError:
     """The error without the keys of the place in its text."""
-    return scrubbed(error, lambda text: scrub(text, secrets=place.secrets))
+    return scrubbed(error, place.secrets)
 
 
 async def _break_off(attempt: Attempt, exchange: Exchange, why: str, *, aborted: bool = False) -> None:

@@ -175,7 +175,7 @@ class Service:
         if self._config is None and self._seen == seen:
             return False
         try:
-            read = before if self._config is None else load_settings(self._config)
+            read = before if self._config is None else _unless_empty(self._config)
             gateway = replace(read.gateway, listen=self.settings.gateway.listen)
             models.load_overrides()  # raises if it is invalid
             models.reload()
@@ -194,10 +194,13 @@ class Service:
         return True
 
     async def _watch(self) -> None:
+        before = self._seen
         while True:
             await asyncio.sleep(_WATCH)
-            if self._changes() != self._seen:
+            found = self._changes()
+            if found != self._seen and found == before:  # who writes in pieces has finished
                 await self.reload()
+            before = found
 
     def _changes(self) -> tuple[object, object]:
         """The states of the settings file and of `models.toml`."""
@@ -270,9 +273,17 @@ def _shared_recall(settings: ServeSettings, folder: Path) -> RecallStore | None:
     return None if address == "memory:" else open_recall(address, settings.gateway.recall_bytes)
 
 
-def _changed(path: Path | None) -> tuple[int, int] | None:
+def _unless_empty(path: Path) -> ServeSettings:
+    """Loads other settings. An empty file is refused: it is one that is being written, and would serve nobody."""
+    read = load_settings(path)
+    if (found := _changed(path)) is not None and found[1] == 0:
+        raise InterlinguaError(f"{path}: it is empty; write the settings into it, or restart")
+    return read
+
+
+def _changed(path: Path | None) -> tuple[int, int, int] | None:
     try:
         found = path.stat() if path is not None else None
     except OSError:
         return None
-    return (found.st_mtime_ns, found.st_ino) if found is not None else None
+    return (found.st_mtime_ns, found.st_size, found.st_ino) if found is not None else None

@@ -322,6 +322,15 @@ return {-1, ''}
 """
 
 
+def redis_failure(where: str, error: Exception) -> StateError:
+    """The error for what Redis did not do: it does not answer, or it refuses (other data, no memory, no permission)."""
+    from redis.exceptions import ResponseError
+
+    if isinstance(error, ResponseError):
+        return StateError(f"{where}: Redis refused: {error}; check its data, its memory and the user's permissions")
+    return StateError(f"{where}: no reply from Redis: {error or type(error).__name__}; start it")
+
+
 class RedisState:
     """Values in Redis, for gateways on several machines. Needs the extra `redis`."""
 
@@ -358,7 +367,7 @@ class RedisState:
                 await self._redis.script_load(_SWAP)
                 return await self.swap(changes)
         except (RedisError, OSError, TimeoutError) as error:
-            raise StateError(f"{self.where}: no reply from Redis: {error or type(error).__name__}; start it") from None
+            raise redis_failure(self.where, error) from None
         return {
             name: Stored(int(version), bytes(value))
             for name, (version, value) in zip(changes, replies, strict=True)
@@ -401,15 +410,20 @@ class Postgres:
 
     async def transaction(self, work: "Callable[[psycopg.AsyncCursor[Any]], Awaitable[T]]") -> T:
         async with self._lock:
-            try:
-                async with asyncio.timeout(STORE_TIMEOUT):
-                    connection = await self._connected()
-                    async with connection.transaction(), connection.cursor() as cursor:
-                        return await work(cursor)
-            except (self._psycopg.Error, OSError, TimeoutError) as error:
-                await self._drop()
-                message = str(error).strip().partition("\n")[0] or "no reply"
-                raise StateError(f"{self.where}: {message}; start PostgreSQL or check the address") from None
+            while True:
+                was_open, is_begun = self._connection is not None, False
+                try:
+                    async with asyncio.timeout(STORE_TIMEOUT):
+                        connection = await self._connected()
+                        async with connection.transaction(), connection.cursor() as cursor:
+                            is_begun = True
+                            return await work(cursor)
+                except (self._psycopg.Error, OSError, TimeoutError) as error:
+                    await self._drop()
+                    if was_open and not is_begun and not isinstance(error, TimeoutError):
+                        continue  # it broke while nobody used it (a restart, a proxy): a new one may work
+                    message = str(error).strip().partition("\n")[0] or "no reply"
+                    raise StateError(f"{self.where}: {message}; start PostgreSQL or check the address") from None
 
     async def _connected(self) -> "psycopg.AsyncConnection[Any]":
         if self._connection is None or self._connection.closed:

@@ -3,13 +3,18 @@
 The paths are those of the Responses API: `/responses/{id}`, `/conversations/{id}` and their items.
 """
 
+import itertools
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
+from ..dialects.registry import cut_frames
+from ..dialects.wire import SSE
 from ..values.errors import BadRequest, DialectError
+from ..values.folding import unfold
 from ..values.messages import Message
 from ..values.request import Context, ModelDescriptor, Request
 from .operations import GatewayOperation
@@ -21,7 +26,7 @@ _PAGE, _MAX_PAGE = 20, 100  # items
 
 
 def response_answer(recall: Recall, key: str, method: str, asked: GatewayOperation, query: Mapping[str, str]) -> Any:
-    """A stored response: itself, its input, or its end."""
+    """A stored response: itself, or as the bytes of its stream; its input, or its end."""
     codec = asked.wire.codec
     stored = recall.stored(key, asked.id)
     if stored is None:
@@ -34,13 +39,24 @@ def response_answer(recall: Recall, key: str, method: str, asked: GatewayOperati
             return {"id": asked.id, "object": "response", "deleted": True}
         case "GET", None:
             if query.get("stream", "false").lower() not in ("false", "0", ""):
-                raise BadRequest("stored responses are not streamed; leave out `stream`", status=400)
+                encoder = codec.StreamEncoder(request=stored.request)
+                return _after(b"".join(map(encoder.feed, unfold(answer))) + encoder.close(), query)
             return codec.encode_response(answer, request=stored.request).body
         case "GET", "input_items":
             return _page(_items(asked, stored.request, stored.given), query)
         case "POST", "cancel":
             raise BadRequest("only background responses can be cancelled; close the connection instead", status=400)
     raise BadRequest(f"{method} is not supported here", status=404)
+
+
+def _after(stream: bytes, query: Mapping[str, str]) -> bytes:
+    """The events of a stream after the one with the sequence number `starting_after`."""
+    number = query.get("starting_after")
+    if number is None:
+        return stream
+    if not re.fullmatch("[0-9]{1,9}", number):
+        raise BadRequest(f"starting_after: expected a sequence number, got {number[:20]!r}", status=400)
+    return b"".join(itertools.islice(cut_frames(stream, SSE), int(number) + 1, None))  # the first event is number 0
 
 
 def conversation_answer(

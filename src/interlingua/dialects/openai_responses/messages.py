@@ -39,8 +39,9 @@ def messages_in(wire: Iterable[Any], api: str = API, first: int = 0) -> Iterator
     """The same one at a time."""
     calls: dict[str, ToolCall] = {}  # by either id; a repeated id refers to the latest call
     answer: list[tuple[int, dict[str, Any]]] = []
-    for at, given in enumerate(itertools.islice(wire, first, None), first):
-        item = an_object(given, API, f"$.input[{at}]")
+    for at, item in enumerate(itertools.islice(wire, first, None), first):
+        if not isinstance(item, dict):
+            an_object(item, API, f"$.input[{at}]")  # raises
         if _is_answers(item):
             answer.append((at, item))
             continue
