@@ -923,3 +923,26 @@ def test_what_pi_sends_beside_messages_is_the_program_s() -> None:
     ]
     body = json.dumps(il.encode(conversation, "anthropic-messages").body)
     assert "Be brief." in body and "Ran `ls`" in body
+
+
+def kimi_prompt(text: str, **origin: str) -> dict[str, Any]:
+    message = {"role": "user", "content": [{"type": "text", "text": text}], "toolCalls": [], "origin": origin}
+    return {"type": "context.append_message", "message": message}
+
+
+def test_a_compaction_of_kimi_keeps_prompts_before_its_summary() -> None:
+    """The first and the last ones; records of older versions have no count of them."""
+    prompts = [kimi_prompt(text, kind="user") for text in ("One", "Two", "Three")]
+    counts = {"compactedCount": 3, "keptUserMessageCount": 2, "keptHeadUserMessageCount": 1}
+    compaction = {"type": "context.apply_compaction", "contextSummary": "So far", "summary": "S", **counts}
+    header = {"type": "metadata", "protocol_version": "1.5"}
+    conversation = returned(lines(header, *prompts, compaction), "kimi")
+    assert outline(conversation) == ["user: One", "user: Three", "program: So far"]
+
+
+def test_a_skill_that_the_model_of_kimi_activated_is_no_prompt() -> None:
+    """One that a person called by its name is."""
+    origins = [{"kind": "skill_activation", "trigger": trigger} for trigger in ("user-slash", "model-tool")]
+    prompts = [kimi_prompt(origin["trigger"], **origin) for origin in origins]
+    conversation = returned(lines({"type": "metadata", "protocol_version": "1.5"}, *prompts), "kimi")
+    assert outline(conversation) == ["user: user-slash", "program: model-tool"]
