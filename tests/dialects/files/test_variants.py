@@ -946,3 +946,36 @@ def test_a_skill_that_the_model_of_kimi_activated_is_no_prompt() -> None:
     prompts = [kimi_prompt(origin["trigger"], **origin) for origin in origins]
     conversation = returned(lines({"type": "metadata", "protocol_version": "1.5"}, *prompts), "kimi")
     assert outline(conversation) == ["user: user-slash", "program: model-tool"]
+
+
+FILES: list[tuple[dict[str, Any], Any]] = [
+    (
+        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "aGk="}},
+        il.DocumentBlock(data="aGk=", mime_type="application/pdf"),
+    ),
+    (
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "hi"}, "title": "a"},
+        il.DocumentBlock(text="hi", mime_type="text/plain", title="a"),
+    ),
+    ({"type": "file", "file": {"file_id": "f", "filename": "a"}}, il.DocumentBlock(file_id="f", title="a")),
+    ({"type": "video_url", "video_url": {"url": "http://v"}}, il.DocumentBlock(url="http://v")),
+    ({"type": "audio_url", "audio_url": {"url": "http://a"}}, il.AudioBlock(url="http://a")),
+    (
+        {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}},
+        il.AudioBlock(data="aGk=", mime_type="audio/mp3"),
+    ),
+    ({"type": "file", "content": "hi", "path": "/a"}, il.DocumentBlock(text="hi", title="/a")),
+    (
+        {"type": "media", "media": {"modality": "audio", "mediaType": "audio/mp3", "source": {"data": "aGk="}}},
+        il.AudioBlock(data="aGk=", mime_type="audio/mp3"),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "block"), FILES)
+def test_a_file_in_a_prompt_is_a_block(part: dict[str, Any], block: Any) -> None:
+    """Documents, recordings and videos, as the providers' wires and MCP write them."""
+    prompt = kimi_prompt("Look", kind="user")
+    prompt["message"]["content"].append(part)
+    conversation = returned(lines({"type": "metadata", "protocol_version": "1.5"}, prompt), "kimi")
+    assert conversation.messages[0].content == (il.TextBlock(text="Look"), block)
