@@ -979,3 +979,43 @@ def test_a_file_in_a_prompt_is_a_block(part: dict[str, Any], block: Any) -> None
     prompt["message"]["content"].append(part)
     conversation = returned(lines({"type": "metadata", "protocol_version": "1.5"}, prompt), "kimi")
     assert conversation.messages[0].content == (il.TextBlock(text="Look"), block)
+
+
+def test_a_compression_of_qwen_code_keeps_prompts_and_results() -> None:
+    """The retained part of `compressedHistory` has calls with their responses, and what a person asked before."""
+    call = {"functionCall": {"id": "c", "name": "read_file", "args": {}}}
+    response = {"functionResponse": {"id": "c", "name": "read_file", "response": {"output": "ok"}}}
+    history = [
+        {"role": "user", "parts": [{"text": "<state_snapshot>"}]},
+        {"role": "model", "parts": [{"text": "Got it."}]},
+        {"role": "user", "parts": [{"text": "Go"}]},
+        {"role": "model", "parts": [call]},
+        {"role": "user", "parts": [response]},
+    ]
+    payload = {"info": {}, "compressedHistory": history}
+    note = {"uuid": "b", "parentUuid": "a", "sessionId": "s", "type": "system", "subtype": "chat_compression"}
+    conversation = returned(
+        lines(qwen("a", None, "user", {"text": "Go"}), {**note, "systemPayload": payload}), "qwen-code"
+    )
+    assert outline(conversation) == [
+        "program: <state_snapshot>",
+        "assistant: Got it.",
+        "user: Go",
+        "assistant:  read_file()",
+        "read_file -> ok",
+    ]
+
+
+def test_a_sub_agent_of_qwen_code_begins_with_the_history_that_it_got() -> None:
+    """And what is sent to it later is no person's."""
+    bootstrap = {"uuid": "a", "parentUuid": None, "sessionId": "s", "type": "system", "subtype": "agent_bootstrap"}
+    history = [{"role": "user", "parts": [{"text": "Task"}]}]
+    conversation = returned(
+        lines(
+            {**bootstrap, "systemPayload": {"kind": "fork", "history": history}},
+            qwen("b", "a", "assistant", {"text": "Done."}),
+            qwen("c", "b", "user", {"text": "More"}, externalInputKind="message"),
+        ),
+        "qwen-code",
+    )
+    assert outline(conversation) == ["program: Task", "assistant: Done.", "program: More"]
