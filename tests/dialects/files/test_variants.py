@@ -1019,3 +1019,17 @@ def test_a_sub_agent_of_qwen_code_begins_with_the_history_that_it_got() -> None:
         "qwen-code",
     )
     assert outline(conversation) == ["program: Task", "assistant: Done.", "program: More"]
+
+
+def test_a_result_of_goose_has_what_the_model_read() -> None:
+    """Content for the user alone is none of it; a resource is text."""
+    asked = {"type": "toolRequest", "id": "c", "toolCall": {"status": "success", "value": {"name": "shell"}}}
+    shown = {"type": "text", "text": "# ok", "annotations": {"audience": ["user"], "priority": 0.0}}
+    given = {"type": "text", "text": "ok", "annotations": {"audience": ["assistant"]}}
+    resource = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "eggs"}}
+    value = {"content": [given, shown, resource], "isError": False}
+    answer = {"type": "toolResponse", "id": "c", "toolResult": {"status": "success", "value": value}}
+    conversation = returned(
+        lines(goose("user", {"type": "text", "text": "Go"}), goose("assistant", asked), goose("user", answer)), "goose"
+    )
+    assert [il.TextBlock(text="ok"), il.TextBlock(text="eggs")] == list(conversation.messages[2].content)
