@@ -1033,3 +1033,36 @@ def test_a_result_of_goose_has_what_the_model_read() -> None:
         lines(goose("user", {"type": "text", "text": "Go"}), goose("assistant", asked), goose("user", answer)), "goose"
     )
     assert [il.TextBlock(text="ok"), il.TextBlock(text="eggs")] == list(conversation.messages[2].content)
+
+
+def opencode(role: str, *parts: dict[str, Any], **info: Any) -> dict[str, Any]:
+    return {"info": {"role": role, "time": {"created": 1}, **info}, "parts": list(parts)}
+
+
+def test_a_compaction_of_opencode_keeps_its_tail() -> None:
+    """The model reads the messages from `tail_start_id` on still; it reads the request for a summary as a question."""
+    messages = [
+        opencode("user", {"type": "text", "text": "One"}, id="m1"),
+        opencode("assistant", {"type": "text", "text": "1"}, id="m2", parentID="m1"),
+        opencode("user", {"type": "text", "text": "Two"}, id="m3"),
+        opencode("assistant", {"type": "text", "text": "2"}, id="m4", parentID="m3"),
+        opencode("user", {"type": "compaction", "auto": True, "tail_start_id": "m3"}, id="m5"),
+        opencode("assistant", {"type": "text", "text": "Sum"}, id="m6", parentID="m5", summary=True, finish="stop"),
+    ]
+    conversation = returned(json.dumps({"info": {"id": "s"}, "messages": messages}).encode(), "opencode")
+    assert outline(conversation) == [
+        "user: Two",
+        "assistant: 2",
+        "program: What did we do so far?",
+        "assistant: Sum",
+    ]
+    assert len(conversation.entries) == 6
+
+
+def test_an_interrupted_tool_of_opencode_gave_what_it_had() -> None:
+    """The model reads the output until then, not the error."""
+    state = {"status": "error", "error": "Aborted", "input": {}, "metadata": {"interrupted": True, "output": "half"}}
+    call = {"type": "tool", "callID": "c", "tool": "bash", "state": state}
+    messages = [opencode("user", {"type": "text", "text": "Go"}, id="m1"), opencode("assistant", call, id="m2")]
+    conversation = returned(json.dumps({"info": {"id": "s"}, "messages": messages}).encode(), "opencode")
+    assert outline(conversation)[2] == "bash -> half"
