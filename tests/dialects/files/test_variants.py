@@ -1066,3 +1066,32 @@ def test_an_interrupted_tool_of_opencode_gave_what_it_had() -> None:
     messages = [opencode("user", {"type": "text", "text": "Go"}, id="m1"), opencode("assistant", call, id="m2")]
     conversation = returned(json.dumps({"info": {"id": "s"}, "messages": messages}).encode(), "opencode")
     assert outline(conversation)[2] == "bash -> half"
+
+
+def test_the_screen_of_cline_has_outcomes_where_requests_have_no_text() -> None:
+    """A request that was cancelled says why; a mark of the program ends a result."""
+    shown = [
+        {"ts": 1, "type": "say", "say": "text", "text": "Go"},
+        {"ts": 2, "type": "say", "say": "api_req_started", "text": json.dumps({"tokensIn": 1, "tokensOut": 2})},
+        {"ts": 3, "type": "ask", "ask": "command", "text": "ls"},
+        {"ts": 4, "type": "say", "say": "command_output", "text": "eggs"},
+        {"ts": 5, "type": "say", "say": "api_req_started", "text": json.dumps({"cancelReason": "user_cancelled"})},
+        {"ts": 6, "type": "say", "say": "completion_result", "text": "Done.HAS_CHANGES"},
+    ]
+    conversation = returned(json.dumps(shown).encode(), "cline")
+    assert outline(conversation) == ["user: Go", "assistant:  command()", "command -> eggs", "assistant: Done."]
+    assert conversation.messages[3].stop_reason == "aborted"
+
+
+def test_an_answer_of_roo_code_may_have_its_reasoning_in_details() -> None:
+    """In the format of OpenRouter, where no block has it."""
+    details = [{"type": "reasoning.text", "text": "Hm", "signature": "x"}]
+    answer = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "Done."}],
+        "reasoning_details": details,
+        "ts": 2,
+    }
+    asked = {"role": "user", "content": [{"type": "text", "text": "<task>Go</task>"}], "ts": 1}
+    conversation = returned(json.dumps([asked, answer]).encode(), "cline")
+    assert conversation.messages[1].content[0] == il.ThinkingBlock(thinking="Hm", thinking_signature="x")
