@@ -14,6 +14,7 @@ import interlingua as il
 from dialects.files.samples import WIRE, outline, read, sample
 from interlingua.dialects import FORMATS, dialect
 from interlingua.values.errors import BadWire, InterlinguaError
+from interlingua.values.messages import Citation
 
 ASKED, CALLED, COUNTED, TWELVE = "user: How many eggs?", "assistant:  count()", "count -> 12", "assistant: Twelve."
 
@@ -687,3 +688,24 @@ def test_replies_of_haystack_are_conversations() -> None:
     ]
     found = list(il.read(json.dumps({"replies": replies}).encode()))
     assert [outline(one) for one in found] == [["assistant: 12"], ["assistant: Twelve"]]
+
+
+def test_a_topic_of_cherry_studio_has_files_errors_and_citations() -> None:
+    """A file has its original name, an error ends the answer, and a text names the pages that it cites."""
+    backup = sample("cherry-studio/data.json")
+    stored = backup["indexedDB"]
+    stored["topics"][0]["messages"][0]["blocks"].append("b6")
+    stored["topics"][0]["messages"][1]["blocks"] += ["b7", "b8"]
+    stored["message_blocks"][3]["citationReferences"] = [{"citationBlockId": "b7"}]
+    file = {"id": "f", "name": "f.pdf", "origin_name": "eggs.pdf", "path": "/f.pdf", "type": "document"}
+    page = {"title": "Eggs", "url": "http://e", "content": "A dozen."}
+    stored["message_blocks"] += [
+        {"id": "b6", "messageId": "m1", "type": "file", "file": file},
+        {"id": "b7", "messageId": "m2", "type": "citation", "response": {"results": {"results": [page]}}},
+        {"id": "b8", "messageId": "m2", "type": "error", "error": {"name": "E", "message": "cut off"}},
+    ]
+    (conversation,) = il.read(json.dumps(backup).encode())
+    assert conversation.messages[0].content[1] == il.DocumentBlock(url="/f.pdf", title="eggs.pdf")
+    answer = conversation.messages[-1]
+    assert answer.content[0].citations == (Citation(title="Eggs", url="http://e", cited_text="A dozen."),)
+    assert (answer.stop_reason, answer.error_message) == ("error", "cut off")
