@@ -709,3 +709,15 @@ def test_a_topic_of_cherry_studio_has_files_errors_and_citations() -> None:
     answer = conversation.messages[-1]
     assert answer.content[0].citations == (Citation(title="Eggs", url="http://e", cited_text="A dozen."),)
     assert (answer.stop_reason, answer.error_message) == ("error", "cut off")
+
+
+def test_a_message_of_chatbox_has_its_files_and_its_error() -> None:
+    """Pictures and files are in the program's storage, by their keys."""
+    session = sample("chatbox/export.json")["session:s1"]
+    session["messages"][1]["contentParts"].append({"type": "image", "storageKey": "picture:a"})
+    session["messages"][1]["files"] = [{"id": "f", "name": "a.pdf", "fileType": "application/pdf", "storageKey": "k"}]
+    session["messages"][2]["error"] = "quota"
+    (conversation,) = il.read(json.dumps(session).encode())
+    files = (il.ImageBlock(url="picture:a"), il.DocumentBlock(url="k", mime_type="application/pdf", title="a.pdf"))
+    assert conversation.messages[0].content[1:] == files
+    assert conversation.messages[-1].error_message == "quota"

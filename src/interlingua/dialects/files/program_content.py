@@ -146,7 +146,7 @@ def image_of(item: Mapping[str, Any]) -> ImageBlock | None:
     """A picture: Anthropic's `source`, OpenAI's `image_url`, or data and type beside each other."""
     source = item.get("source")
     given: Any = source if isinstance(source, dict) else item
-    linked = first(given, "image_url", "imageUrl", "url", "path", "image")
+    linked = first(given, "image_url", "imageUrl", "url", "path", "image", "storageKey")
     url = optional(linked.get("url")) if isinstance(linked, dict) else optional(linked)
     if url is not None and not url.startswith("data:"):
         return ImageBlock(url=url)
