@@ -721,3 +721,67 @@ def test_a_message_of_chatbox_has_its_files_and_its_error() -> None:
     files = (il.ImageBlock(url="picture:a"), il.DocumentBlock(url="k", mime_type="application/pdf", title="a.pdf"))
     assert conversation.messages[0].content[1:] == files
     assert conversation.messages[-1].error_message == "quota"
+
+
+def test_rows_of_llm_have_attachments_fragments_reasoning_and_details() -> None:
+    """What was sent beside the prompt, and counts in the names of the provider."""
+    row = {
+        **sample("llm-logs/logs.json")[1],
+        "prompt": "Count",
+        "prompt_fragments": [{"hash": "h", "content": "Eggs: 12"}],
+        "system_fragments": [{"hash": "h", "content": "Be brief."}],
+        "attachments": [{"id": "a", "type": "image/png", "path": None, "url": "http://e/a.png"}],
+        "reasoning": "Hm",
+        "token_details": '{"prompt_tokens_details": {"cached_tokens": 10}}',
+    }
+    row["tool_results"] = [{**row["tool_results"][0], "exception": "ValueError: x"}]
+    (conversation,) = il.read(json.dumps([row]).encode())
+    result, asked, answer = conversation.messages
+    assert (result.is_error, conversation.system) == (True, "Be brief.")
+    assert asked.content == (il.ImageBlock(url="http://e/a.png"), il.TextBlock(text="Eggs: 12\nCount"))
+    assert (answer.thinking, answer.usage) == ("Hm", il.Usage.of(20, 3, cache_read=10))
+
+
+def test_the_threads_of_newer_databases_of_llm_are_read(tmp_path: Path) -> None:
+    """Turns over a tree of messages, whose parts refer to fragments and attachments; they may continue older rows."""
+    path = tmp_path / "logs.db"
+    older = ["01", "gpt-4o", "Hi", "Hello.", "01c", "2026-01-01T00:00:00+00:00"]
+    messages = [("s", None, "system"), ("u", "s", "user"), ("a", "u", "assistant"), ("t", "a", "tool")]
+    parts = [
+        ("s", 0, "text", "You count things.", None),
+        ("u", 0, "text", None, '{"text_ref": [{"fragment": 1}, {"literal": " How many?"}]}'),
+        ("u", 1, "attachment", None, '{"attachment": {"id": "f"}}'),
+        ("a", 0, "reasoning", "Hm", None),
+        ("a", 1, "tool_call", None, '{"name": "count", "arguments": {"of": "eggs"}, "tool_call_id": "c1"}'),
+        ("t", 0, "tool_result", None, '{"name": "count", "output": "12", "tool_call_id": "c1"}'),
+        ("b", 0, "text", "Twelve.", None),
+    ]
+    turns = [("02", "01c", "u", "a", "2026-01-02"), ("03", "01c", "t", "b", "2026-01-03")]
+    with sqlite3.connect(path) as connection:
+        tables = {
+            "responses (id, model, prompt, response, conversation_id, datetime_utc)": [older],
+            "threads (id, name)": [("01c", "Eggs in the basket")],
+            "turns (id, thread_id, parent_message_hash, tip_message_hash, datetime_utc, model)": [
+                (*turn, "gpt-4o") for turn in turns
+            ],
+            "messages (hash, parent_hash, role)": [*messages, ("b", "t", "assistant")],
+            "parts (message_hash, position, type, text, payload)": parts,
+            "fragments (id, content)": [(1, "Eggs.")],
+            "attachments (id, type, path, url, content)": [("f", "image/png", None, None, b"hi")],
+        }
+        for table, rows in tables.items():
+            connection.execute(f"CREATE TABLE {table}")
+            name, width = table.split(" ")[0], table.count(",") + 1
+            connection.executemany(f"INSERT INTO {name} VALUES ({','.join('?' * width)})", rows)
+    (conversation,) = il.read(path)
+    assert outline(conversation) == [
+        "user: Hi",
+        "assistant: Hello.",
+        "user: Eggs. How many?",
+        "assistant:  count()",
+        "count -> 12",
+        "assistant: Twelve.",
+    ]
+    assert (conversation.title, conversation.system) == ("Eggs in the basket", "You count things.")
+    assert conversation.messages[2].content[0] == il.ImageBlock(data="aGk=", mime_type="image/png")
+    assert conversation.messages[3].thinking == "Hm"
