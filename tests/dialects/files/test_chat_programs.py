@@ -785,3 +785,41 @@ def test_the_threads_of_newer_databases_of_llm_are_read(tmp_path: Path) -> None:
     assert (conversation.title, conversation.system) == ("Eggs in the basket", "You count things.")
     assert conversation.messages[2].content[0] == il.ImageBlock(data="aGk=", mime_type="image/png")
     assert conversation.messages[3].thinking == "Hm"
+
+
+def librechat(*messages: dict[str, Any]) -> il.Conversation:
+    placed = [
+        {"messageId": str(at), "parentMessageId": str(at - 1) if at else None, "conversationId": "c", **message}
+        for at, message in enumerate(messages)
+    ]
+    (conversation,) = il.read(json.dumps({"conversationId": "c", "title": "T", "messages": placed}).encode())
+    return conversation
+
+
+def test_an_answer_of_librechat_has_usage_errors_files_and_what_the_user_put_in() -> None:
+    """A steer splits the answer; labels are for the screen."""
+    pdf = {"file_id": "f", "filename": "a.pdf", "type": "application/pdf"}
+    parts = [
+        {"type": "activity_label", "activity_label": "Thinking"},
+        {"type": "text", "text": "One."},
+        {"type": "steer", "steer": "Wait"},
+        {"type": "text", "text": "Two."},
+        {"type": "error", "error": "cut off"},
+    ]
+    usage = {"input": 10, "output": 2, "cacheRead": 30, "cacheWrite": 4}
+    conversation = librechat(
+        {"isCreatedByUser": True, "text": "Go", "files": [pdf]},
+        {
+            "isCreatedByUser": False,
+            "text": "",
+            "content": parts,
+            "metadata": {"usage": usage},
+            "attachments": [{"file_id": "i", "type": "image/png"}],
+        },
+    )
+    assert outline(conversation) == ["user: Go", "assistant: One.", "user: Wait", "assistant: Two."]
+    asked, first, _, last = conversation.messages
+    assert asked.content[0] == il.DocumentBlock(file_id="f", mime_type="application/pdf", title="a.pdf")
+    assert (first.usage, last.usage) == (il.Usage.of(10, 2, cache_read=30, cache_write=4), None)
+    assert (last.stop_reason, last.error_message) == ("error", "cut off")
+    assert last.content[1] == il.ImageBlock(file_id="i", mime_type="image/png")
