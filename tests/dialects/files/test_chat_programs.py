@@ -823,3 +823,34 @@ def test_an_answer_of_librechat_has_usage_errors_files_and_what_the_user_put_in(
     assert (first.usage, last.usage) == (il.Usage.of(10, 2, cache_read=30, cache_write=4), None)
     assert (last.stop_reason, last.error_message) == ("error", "cut off")
     assert last.content[1] == il.ImageBlock(file_id="i", mime_type="image/png")
+
+
+def test_a_chat_of_open_webui_has_files_sources_and_code() -> None:
+    """Beside the items of an answer, too."""
+    code = {"type": "open_webui:code_interpreter", "id": "c", "code": "1+1", "output": {"stdout": "2"}}
+    said = {"type": "message", "content": [{"type": "output_text", "text": "Two [1]."}]}
+    source = {"source": {"name": "Sums", "url": "http://s"}, "document": ["1+1=2"], "metadata": [{}]}
+    messages = {
+        "u": {
+            "id": "u", "parentId": None, "role": "user", "content": "Add",
+            "files": [{"type": "file", "id": "f", "name": "a.pdf", "content_type": "application/pdf"}],
+        },
+        "a": {
+            "id": "a", "parentId": "u", "role": "assistant", "content": "Two [1].", "output": [code, said],
+            "files": [{"type": "image", "url": "http://i"}], "sources": [source], "error": {"content": "late"},
+        },
+    }  # fmt: skip
+    chat = {"title": "T", "history": {"currentId": "a", "messages": messages}, "messages": []}
+    (conversation,) = il.read(json.dumps(chat).encode())
+    assert outline(conversation) == [
+        "user: Add",
+        "assistant:  code_interpreter()",
+        "code_interpreter -> 2",
+        "assistant: Two [1].",
+    ]
+    document = il.DocumentBlock(file_id="f", mime_type="application/pdf", title="a.pdf")
+    assert conversation.messages[0].content == (document, il.TextBlock(text="Add"))
+    assert conversation.messages[1].content[0] == il.ImageBlock(url="http://i")
+    last = conversation.messages[-1]
+    assert last.content[0].citations == (Citation(title="Sums", url="http://s", cited_text="1+1=2"),)
+    assert (last.stop_reason, last.error_message) == ("error", "late")
