@@ -13,6 +13,7 @@ from dialects.files.samples import outline, read, sample
 from interlingua.dialects import FORMATS, dialect
 from interlingua.dialects.files import cursor
 from interlingua.values.errors import BadWire, InterlinguaError
+from interlingua.values.messages import text_of
 
 
 def test_lines_of_cursor_have_results_in_lines_of_the_user() -> None:
@@ -285,3 +286,30 @@ def test_plain_markdown_is_no_session_of_specstory() -> None:
     """It needs a turn."""
     with pytest.raises(BadWire, match="turns"):
         dialect("specstory").decode("# Eggs\n\nHow many?")
+
+
+def test_requests_of_copilot_chat_that_were_taken_back_are_off_the_path() -> None:
+    """The program shows the session up to them; an answer that the user stopped says so."""
+    session = sample("copilot-chat/session.json")
+    asked = {"message": {"text": "Wrong"}, "response": [{"value": "Oh."}], "shouldBeRemovedOnSend": {"requestId": "x"}}
+    before = outline(dialect("copilot-chat").decode(session))
+    session["requests"][-1]["modelState"] = {"value": 2}
+    session["requests"].append(asked)
+    conversation = dialect("copilot-chat").decode(session)
+    assert outline(conversation) == before
+    assert conversation.messages[-1].stop_reason == "aborted"
+    assert "Wrong" in [text_of(entry.message.content) for entry in conversation.entries]
+
+
+def test_calls_that_copilot_chat_only_shows_are_calls() -> None:
+    """Of other agents than its own, there are no rounds."""
+    details = {"input": '{"path": "a"}', "output": [{"type": "embed", "isText": True, "value": "eggs"}]}
+    shown = {"kind": "toolInvocationSerialized", "toolId": "read", "toolCallId": "c", "resultDetails": details}
+    request = {"message": {"text": "Go"}, "response": [shown, {"value": "Done."}]}
+    session = {"responderUsername": "x", "requests": [request]}
+    assert outline(dialect("copilot-chat").decode(session)) == [
+        "user: Go",
+        "assistant:  read()",
+        "read -> eggs",
+        "assistant: Done.",
+    ]
