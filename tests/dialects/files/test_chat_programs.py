@@ -854,3 +854,16 @@ def test_a_chat_of_open_webui_has_files_sources_and_code() -> None:
     last = conversation.messages[-1]
     assert last.content[0].citations == (Citation(title="Sums", url="http://s", cited_text="1+1=2"),)
     assert (last.stop_reason, last.error_message) == ("error", "late")
+
+
+def test_an_answer_of_anything_llm_has_its_sources() -> None:
+    """And a prompt its files, which need not be pictures."""
+    (row,) = sample("anything-llm/export.json")
+    file = {"name": "a.pdf", "mime": "application/pdf", "contentString": "data:application/pdf;base64,aGk="}
+    source = {"title": "Eggs", "text": "A dozen.", "chunkSource": "link://http://e"}
+    row["response"] = json.dumps({"text": "Twelve.", "sources": [source], "attachments": [file]})
+    (conversation,) = il.read(json.dumps([row]).encode())
+    document = il.DocumentBlock(data="aGk=", mime_type="application/pdf", title="a.pdf")
+    assert conversation.messages[0].content[-1] == document
+    cited = (Citation(title="Eggs", url="http://e", cited_text="A dozen."),)
+    assert conversation.messages[1].content == (il.TextBlock(text="Twelve.", citations=cited),)
