@@ -867,3 +867,12 @@ def test_an_answer_of_anything_llm_has_its_sources() -> None:
     assert conversation.messages[0].content[-1] == document
     cited = (Citation(title="Eggs", url="http://e", cited_text="A dozen."),)
     assert conversation.messages[1].content == (il.TextBlock(text="Twelve.", citations=cited),)
+
+
+def test_media_of_silly_tavern_are_in_answers_too() -> None:
+    """Pictures that were made, recordings and videos."""
+    media = [{"type": "image", "url": "a.png"}, {"type": "video", "url": "b.mp4", "title": "B"}]
+    lines = [{"name": "C", "is_user": False, "mes": "Look", "extra": {"media": media}}]
+    conversation = dialect("silly-tavern").decode(lines)
+    pictures = (il.ImageBlock(url="a.png"), il.DocumentBlock(url="b.mp4", mime_type="video/*", title="B"))
+    assert conversation.messages[0].content == (il.TextBlock(text="Look"), *pictures)

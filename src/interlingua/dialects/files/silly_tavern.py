@@ -17,13 +17,14 @@ from msgspec.structs import replace
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, SystemMessage, TextBlock, ThinkingBlock
+from ...values.messages import AssistantMessage, Block, SystemMessage, TextBlock, ThinkingBlock, blocks_of
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..codec import ANSWER, USER
 from ..residual import fields_of, optional, reading, whole
 from ..wire import FileFormat, SessionStream
 from . import records, templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
+from .program_content import attachment_of
 from .reading import Node, Pairing, image_of, json_value, kept_record, result_content, seconds
 from .records import lines_of, milliseconds
 
@@ -81,7 +82,8 @@ def _nodes(lines: Iterable[Record], headers: list[Record]) -> Iterator[Node]:
             content = (*_pictures(line), *_files(about), TextBlock(text=line["mes"]))
             yield chosen, before, [replace(USER, extra={}, content=content, timestamp=_moment(line.get("send_date")))]
         else:
-            yield chosen, before, [_answer(line["mes"], about, line.get("send_date"))]
+            shown = _answer(line["mes"], about, line.get("send_date"))
+            yield chosen, before, [replace(shown, content=(*blocks_of(shown.content), *_pictures(line)))]
             yield from _swipes(line, at, before)
         before = chosen
 
@@ -131,6 +133,9 @@ def _pictures(line: dict[str, Any]) -> Iterator[Block]:
         found = image_of(image) if isinstance(image, str) and image else None
         if found is not None:
             yield found
+    for item in media:
+        if item.get("type") in ("audio", "video") and isinstance(item.get("url"), str):
+            yield attachment_of(item["url"], f"{item['type']}/*", optional(item.get("title")))
 
 
 def _is_header(value: Any) -> bool:
