@@ -876,3 +876,10 @@ def test_media_of_silly_tavern_are_in_answers_too() -> None:
     conversation = dialect("silly-tavern").decode(lines)
     pictures = (il.ImageBlock(url="a.png"), il.DocumentBlock(url="b.mp4", mime_type="video/*", title="B"))
     assert conversation.messages[0].content == (il.TextBlock(text="Look"), *pictures)
+
+
+def test_a_thread_of_zed_that_was_resumed_says_so() -> None:
+    """The model reads a request to go on."""
+    messages = [{"User": {"id": "u", "content": [{"Text": "Go"}]}}, "Resume"]
+    thread = {"title": "T", "updated_at": "2026-01-01T00:00:00Z", "messages": messages}
+    assert outline(dialect("zed").decode(thread)) == ["user: Go", "program: Continue where you left off"]
