@@ -13,6 +13,7 @@ import zstandard
 import interlingua as il
 from dialects.files.samples import WIRE, outline, read, sample
 from interlingua.dialects import FORMATS, dialect
+from interlingua.dialects.residual import fields_of
 from interlingua.values.errors import BadWire, InterlinguaError
 from interlingua.values.messages import Citation
 
@@ -883,3 +884,14 @@ def test_a_thread_of_zed_that_was_resumed_says_so() -> None:
     messages = [{"User": {"id": "u", "content": [{"Text": "Go"}]}}, "Resume"]
     thread = {"title": "T", "updated_at": "2026-01-01T00:00:00Z", "messages": messages}
     assert outline(dialect("zed").decode(thread)) == ["user: Go", "program: Continue where you left off"]
+
+
+def test_a_prompt_of_amazon_q_has_its_pictures_and_what_hooks_put_before_it() -> None:
+    """The bytes of a picture are a list of numbers."""
+    body = sample("amazon-q/saved.json")
+    asked = fields_of(body["history"][0].get("user"))
+    asked["additional_context"] = "Be brief."
+    asked["images"] = [{"format": "Png", "source": {"Bytes": [104, 105]}}]
+    context, prompt = dialect("amazon-q").decode(body).messages[:2]
+    assert (context.origin, context.text) == ("program", "Be brief.")
+    assert prompt.content[0] == il.ImageBlock(data="aGk=", mime_type="image/png")
