@@ -895,3 +895,17 @@ def test_a_prompt_of_amazon_q_has_its_pictures_and_what_hooks_put_before_it() ->
     context, prompt = dialect("amazon-q").decode(body).messages[:2]
     assert (context.origin, context.text) == ("program", "Be brief.")
     assert prompt.content[0] == il.ImageBlock(data="aGk=", mime_type="image/png")
+
+
+def test_a_session_of_continue_goes_on_from_its_summary() -> None:
+    """What it replaces stays in the tree."""
+
+    def item(role: str, text: str, **fields: Any) -> dict[str, Any]:
+        return {"message": {"role": role, "content": text}, "contextItems": [], **fields}
+
+    history = [item("user", "One"), item("assistant", "1", conversationSummary="So far"), item("user", "Two")]
+    session = {"sessionId": "s", "title": "T", "workspaceDirectory": "/", "history": history}
+    conversation = dialect("continue").decode(session)
+    assert outline(conversation) == ["program: So far", "user: Two"]
+    assert len(conversation.entries) == 4
+    assert session == dialect("continue").encode(conversation).body
