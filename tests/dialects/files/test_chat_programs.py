@@ -909,3 +909,20 @@ def test_a_session_of_continue_goes_on_from_its_summary() -> None:
     assert outline(conversation) == ["program: So far", "user: Two"]
     assert len(conversation.entries) == 4
     assert session == dialect("continue").encode(conversation).body
+
+
+def test_an_answer_of_big_agi_has_citations_errors_and_sealed_thoughts() -> None:
+    """They stand in fragments of their own."""
+    parts = [
+        {"pt": "ma", "aType": "reasoning", "aText": "", "redactedData": ["x"]},
+        {"pt": "text", "text": "Twelve."},
+        {"pt": "annotations", "annotations": [{"type": "citation", "url": "http://e", "title": "Eggs", "ranges": []}]},
+        {"pt": "error", "error": "cut off"},
+    ]
+    answer = {"role": "assistant", "fragments": [{"ft": "content", "fId": "f", "part": part} for part in parts]}
+    (message,) = dialect("big-agi").decode({"systemPurposeId": "D", "messages": [answer]}).messages
+    assert message.content == (
+        il.ThinkingBlock(thinking="", thinking_signature="x", redacted=True),
+        il.TextBlock(text="Twelve.", citations=(Citation(title="Eggs", url="http://e"),)),
+    )
+    assert (message.stop_reason, message.error_message) == ("error", "cut off")
