@@ -926,3 +926,17 @@ def test_an_answer_of_big_agi_has_citations_errors_and_sealed_thoughts() -> None
         il.TextBlock(text="Twelve.", citations=(Citation(title="Eggs", url="http://e"),)),
     )
     assert (message.stop_reason, message.error_message) == ("error", "cut off")
+
+
+def test_messages_of_lobe_chat_have_files_and_citations() -> None:
+    """The pages of a search stand beside the text."""
+    times = {"createdAt": 1771340000000, "updatedAt": 1771340000000}
+    file = {"id": "f", "name": "a.pdf", "fileType": "application/pdf", "url": "http://f"}
+    messages = [
+        {"id": "1", "role": "user", "content": "Look", "fileList": [file], **times},
+        {"id": "2", "role": "assistant", "content": "Eggs.", "search": {"citations": [{"url": "http://e"}]}, **times},
+    ]
+    topic = {"version": "1", "exportedAt": "2026-01-01", "messages": messages}
+    asked, answer = dialect("lobe-chat").decode(topic).messages
+    assert asked.content[1] == il.DocumentBlock(url="http://f", mime_type="application/pdf", title="a.pdf")
+    assert answer.content[0].citations == (Citation(url="http://e"),)
