@@ -1095,3 +1095,20 @@ def test_an_answer_of_roo_code_may_have_its_reasoning_in_details() -> None:
     asked = {"role": "user", "content": [{"type": "text", "text": "<task>Go</task>"}], "ts": 1}
     conversation = returned(json.dumps([asked, answer]).encode(), "cline")
     assert conversation.messages[1].content[0] == il.ThinkingBlock(thinking="Hm", thinking_signature="x")
+
+
+def test_openhands_has_summaries_and_calls_of_agents_that_run_by_themselves() -> None:
+    """A condensation puts its summary in the place of events; an ACP agent reports its calls."""
+    text = [{"type": "text", "text": "Go"}]
+    events = [
+        {"kind": "MessageEvent", "id": "1", "source": "user", "llm_message": {"role": "user", "content": text}},
+        {"kind": "Condensation", "id": "2", "source": "environment", "forgotten_event_ids": [], "summary": "So far"},
+        {"kind": "ACPToolCallEvent", "id": "3", "tool_call_id": "c", "title": "ls", "status": "in_progress"},
+        {
+            "kind": "ACPToolCallEvent", "id": "4", "tool_call_id": "c", "title": "ls", "tool_kind": "execute",
+            "status": "completed", "raw_input": {"command": "ls"}, "raw_output": "eggs",
+        },
+    ]  # fmt: skip
+    events = [{"source": "agent", "timestamp": "2026-01-01T00:00:00", **event} for event in events]
+    conversation = returned(json.dumps(events).encode(), "openhands")
+    assert outline(conversation) == ["user: Go", "program: So far", "assistant:  execute()", "execute -> eggs"]
