@@ -140,6 +140,31 @@ def test_turns_that_were_rolled_back_are_off_the_path_and_in_the_tree() -> None:
     ]
 
 
+def test_a_message_of_another_agent_begins_a_turn() -> None:
+    """One turn is rolled back: that of the message, not also the prompt before it."""
+    sent = {
+        "type": "agent_message",
+        "author": "/a",
+        "recipient": "/",
+        "content": [{"type": "input_text", "text": "Hi"}],
+    }
+    lines = [*LONG, item(**sent), message_line("assistant", "Oh."), event("thread_rolled_back", num_turns=1)]
+    session = codex_cli.decode(lines)
+    assert ["Go"] == [m.text for m in session.messages if isinstance(m, il.UserMessage) and not m.origin]
+    assert "Hi" not in [m.text for m in session.messages if isinstance(m, il.UserMessage)]
+
+
+def test_a_call_of_the_shell_may_have_only_an_id() -> None:
+    """Those of the chat completions wire; the output names it."""
+    call = {"type": "local_shell_call", "id": "s1", "call_id": None, "status": "completed", "action": {"type": "exec"}}
+    output = {"type": "function_call_output", "call_id": "s1", "output": "ok"}
+    lines = [*LONG, message_line("user", "List"), item(**call), item(**output)]
+    session = codex_cli.decode(lines)
+    assert ["s1"] == [made.id for made in session.messages[-2].tool_calls]
+    assert "local_shell" == session.messages[-1].tool_name
+    assert lines == codex_cli.encode(session).body
+
+
 def test_a_file_of_events_alone_is_read_from_them() -> None:
     """Where there are items, events only repeat them for the screen."""
     lines = [

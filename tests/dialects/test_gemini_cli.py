@@ -127,3 +127,13 @@ def test_a_log_of_its_header_alone_is_an_empty_session() -> None:
     header = {"sessionId": "0d5f", "projectHash": "c0ffee", "startTime": "2026-03-24T12:00:00.000Z", "kind": "main"}
     session = il.decode(json.dumps(header) + "\n")
     assert ((), [header]) == (tuple(session.path()), il.encode(session, "gemini-cli").body)
+
+
+@pytest.mark.parametrize(
+    "text", ["<state_snapshot>\n</state_snapshot>", "System: Potential loop detected. Details: x."]
+)
+def test_what_the_client_tells_the_model_is_no_prompt(text: str) -> None:
+    """The summary of a compression, which a `$set` puts in the place of the history, and warnings about loops."""
+    header = {"sessionId": "s", "projectHash": "p"}
+    lines = [header, record("1", "user", "Go"), {"$set": {"messages": [record("2", "user", text)]}}]
+    assert ["program"] == [message.origin for message in gemini_cli.decode(lines).messages]

@@ -14,7 +14,9 @@ import interlingua as il
 from dialects.files.samples import WIRE, outline, read, sample
 from interlingua.dialects import FORMATS, dialect
 from interlingua.dialects.files import zed
+from interlingua.dialects.residual import fields_of
 from interlingua.values.errors import BadWire, InterlinguaError
+from interlingua.values.messages import Citation
 
 ASKED, CALLED, COUNTED, TWELVE = "user: How many eggs?", "assistant:  count()", "count -> 12", "assistant: Twelve."
 
@@ -772,3 +774,254 @@ def test_replies_of_haystack_are_conversations() -> None:
     ]
     found = list(il.read(json.dumps({"replies": replies}).encode()))
     assert [outline(one) for one in found] == [["assistant: 12"], ["assistant: Twelve"]]
+
+
+def test_a_topic_of_cherry_studio_has_files_errors_and_citations() -> None:
+    """A file has its original name, an error ends the answer, and a text names the pages that it cites."""
+    backup = sample("cherry-studio/data.json")
+    stored = backup["indexedDB"]
+    stored["topics"][0]["messages"][0]["blocks"].append("b6")
+    stored["topics"][0]["messages"][1]["blocks"] += ["b7", "b8"]
+    stored["message_blocks"][3]["citationReferences"] = [{"citationBlockId": "b7"}]
+    file = {"id": "f", "name": "f.pdf", "origin_name": "eggs.pdf", "path": "/f.pdf", "type": "document"}
+    page = {"title": "Eggs", "url": "http://e", "content": "A dozen."}
+    stored["message_blocks"] += [
+        {"id": "b6", "messageId": "m1", "type": "file", "file": file},
+        {"id": "b7", "messageId": "m2", "type": "citation", "response": {"results": {"results": [page]}}},
+        {"id": "b8", "messageId": "m2", "type": "error", "error": {"name": "E", "message": "cut off"}},
+    ]
+    (conversation,) = il.read(json.dumps(backup).encode())
+    assert conversation.messages[0].content[1] == il.DocumentBlock(url="/f.pdf", title="eggs.pdf")
+    answer = conversation.messages[-1]
+    assert answer.content[0].citations == (Citation(title="Eggs", url="http://e", cited_text="A dozen."),)
+    assert (answer.stop_reason, answer.error_message) == ("error", "cut off")
+
+
+def test_a_message_of_chatbox_has_its_files_and_its_error() -> None:
+    """Pictures and files are in the program's storage, by their keys."""
+    session = sample("chatbox/export.json")["session:s1"]
+    session["messages"][1]["contentParts"].append({"type": "image", "storageKey": "picture:a"})
+    session["messages"][1]["files"] = [{"id": "f", "name": "a.pdf", "fileType": "application/pdf", "storageKey": "k"}]
+    session["messages"][2]["error"] = "quota"
+    (conversation,) = il.read(json.dumps(session).encode())
+    files = (il.ImageBlock(url="picture:a"), il.DocumentBlock(url="k", mime_type="application/pdf", title="a.pdf"))
+    assert conversation.messages[0].content[1:] == files
+    assert conversation.messages[-1].error_message == "quota"
+
+
+def test_rows_of_llm_have_attachments_fragments_reasoning_and_details() -> None:
+    """What was sent beside the prompt, and counts in the names of the provider."""
+    row = {
+        **sample("llm-logs/logs.json")[1],
+        "prompt": "Count",
+        "prompt_fragments": [{"hash": "h", "content": "Eggs: 12"}],
+        "system_fragments": [{"hash": "h", "content": "Be brief."}],
+        "attachments": [{"id": "a", "type": "image/png", "path": None, "url": "http://e/a.png"}],
+        "reasoning": "Hm",
+        "token_details": '{"prompt_tokens_details": {"cached_tokens": 10}}',
+    }
+    row["tool_results"] = [{**row["tool_results"][0], "exception": "ValueError: x"}]
+    (conversation,) = il.read(json.dumps([row]).encode())
+    result, asked, answer = conversation.messages
+    assert (result.is_error, conversation.system) == (True, "Be brief.")
+    assert asked.content == (il.ImageBlock(url="http://e/a.png"), il.TextBlock(text="Eggs: 12\nCount"))
+    assert (answer.thinking, answer.usage) == ("Hm", il.Usage.of(20, 3, cache_read=10))
+
+
+def test_the_threads_of_newer_databases_of_llm_are_read(tmp_path: Path) -> None:
+    """Turns over a tree of messages, whose parts refer to fragments and attachments; they may continue older rows."""
+    path = tmp_path / "logs.db"
+    older = ["01", "gpt-4o", "Hi", "Hello.", "01c", "2026-01-01T00:00:00+00:00"]
+    messages = [("s", None, "system"), ("u", "s", "user"), ("a", "u", "assistant"), ("t", "a", "tool")]
+    parts = [
+        ("s", 0, "text", "You count things.", None),
+        ("u", 0, "text", None, '{"text_ref": [{"fragment": 1}, {"literal": " How many?"}]}'),
+        ("u", 1, "attachment", None, '{"attachment": {"id": "f"}}'),
+        ("a", 0, "reasoning", "Hm", None),
+        ("a", 1, "tool_call", None, '{"name": "count", "arguments": {"of": "eggs"}, "tool_call_id": "c1"}'),
+        ("t", 0, "tool_result", None, '{"name": "count", "output": "12", "tool_call_id": "c1"}'),
+        ("b", 0, "text", "Twelve.", None),
+    ]
+    turns = [("02", "01c", "u", "a", "2026-01-02"), ("03", "01c", "t", "b", "2026-01-03")]
+    with sqlite3.connect(path) as connection:
+        tables = {
+            "responses (id, model, prompt, response, conversation_id, datetime_utc)": [older],
+            "threads (id, name)": [("01c", "Eggs in the basket")],
+            "turns (id, thread_id, parent_message_hash, tip_message_hash, datetime_utc, model)": [
+                (*turn, "gpt-4o") for turn in turns
+            ],
+            "messages (hash, parent_hash, role)": [*messages, ("b", "t", "assistant")],
+            "parts (message_hash, position, type, text, payload)": parts,
+            "fragments (id, content)": [(1, "Eggs.")],
+            "attachments (id, type, path, url, content)": [("f", "image/png", None, None, b"hi")],
+        }
+        for table, rows in tables.items():
+            connection.execute(f"CREATE TABLE {table}")
+            name, width = table.split(" ")[0], table.count(",") + 1
+            connection.executemany(f"INSERT INTO {name} VALUES ({','.join('?' * width)})", rows)
+    (conversation,) = il.read(path)
+    assert outline(conversation) == [
+        "user: Hi",
+        "assistant: Hello.",
+        "user: Eggs. How many?",
+        "assistant:  count()",
+        "count -> 12",
+        "assistant: Twelve.",
+    ]
+    assert (conversation.title, conversation.system) == ("Eggs in the basket", "You count things.")
+    assert conversation.messages[2].content[0] == il.ImageBlock(data="aGk=", mime_type="image/png")
+    assert conversation.messages[3].thinking == "Hm"
+
+
+def librechat(*messages: dict[str, Any]) -> il.Conversation:
+    placed = [
+        {"messageId": str(at), "parentMessageId": str(at - 1) if at else None, "conversationId": "c", **message}
+        for at, message in enumerate(messages)
+    ]
+    (conversation,) = il.read(json.dumps({"conversationId": "c", "title": "T", "messages": placed}).encode())
+    return conversation
+
+
+def test_an_answer_of_librechat_has_usage_errors_files_and_what_the_user_put_in() -> None:
+    """A steer splits the answer; labels are for the screen."""
+    pdf = {"file_id": "f", "filename": "a.pdf", "type": "application/pdf"}
+    parts = [
+        {"type": "activity_label", "activity_label": "Thinking"},
+        {"type": "text", "text": "One."},
+        {"type": "steer", "steer": "Wait"},
+        {"type": "text", "text": "Two."},
+        {"type": "error", "error": "cut off"},
+    ]
+    usage = {"input": 10, "output": 2, "cacheRead": 30, "cacheWrite": 4}
+    conversation = librechat(
+        {"isCreatedByUser": True, "text": "Go", "files": [pdf]},
+        {
+            "isCreatedByUser": False,
+            "text": "",
+            "content": parts,
+            "metadata": {"usage": usage},
+            "attachments": [{"file_id": "i", "type": "image/png"}],
+        },
+    )
+    assert outline(conversation) == ["user: Go", "assistant: One.", "user: Wait", "assistant: Two."]
+    asked, first, _, last = conversation.messages
+    assert asked.content[0] == il.DocumentBlock(file_id="f", mime_type="application/pdf", title="a.pdf")
+    assert (first.usage, last.usage) == (il.Usage.of(10, 2, cache_read=30, cache_write=4), None)
+    assert (last.stop_reason, last.error_message) == ("error", "cut off")
+    assert last.content[1] == il.ImageBlock(file_id="i", mime_type="image/png")
+
+
+def test_a_chat_of_open_webui_has_files_sources_and_code() -> None:
+    """Beside the items of an answer, too."""
+    code = {"type": "open_webui:code_interpreter", "id": "c", "code": "1+1", "output": {"stdout": "2"}}
+    said = {"type": "message", "content": [{"type": "output_text", "text": "Two [1]."}]}
+    source = {"source": {"name": "Sums", "url": "http://s"}, "document": ["1+1=2"], "metadata": [{}]}
+    messages = {
+        "u": {
+            "id": "u", "parentId": None, "role": "user", "content": "Add",
+            "files": [{"type": "file", "id": "f", "name": "a.pdf", "content_type": "application/pdf"}],
+        },
+        "a": {
+            "id": "a", "parentId": "u", "role": "assistant", "content": "Two [1].", "output": [code, said],
+            "files": [{"type": "image", "url": "http://i"}], "sources": [source], "error": {"content": "late"},
+        },
+    }  # fmt: skip
+    chat = {"title": "T", "history": {"currentId": "a", "messages": messages}, "messages": []}
+    (conversation,) = il.read(json.dumps(chat).encode())
+    assert outline(conversation) == [
+        "user: Add",
+        "assistant:  code_interpreter()",
+        "code_interpreter -> 2",
+        "assistant: Two [1].",
+    ]
+    document = il.DocumentBlock(file_id="f", mime_type="application/pdf", title="a.pdf")
+    assert conversation.messages[0].content == (document, il.TextBlock(text="Add"))
+    assert conversation.messages[1].content[0] == il.ImageBlock(url="http://i")
+    last = conversation.messages[-1]
+    assert last.content[0].citations == (Citation(title="Sums", url="http://s", cited_text="1+1=2"),)
+    assert (last.stop_reason, last.error_message) == ("error", "late")
+
+
+def test_an_answer_of_anything_llm_has_its_sources() -> None:
+    """And a prompt its files, which need not be pictures."""
+    (row,) = sample("anything-llm/export.json")
+    file = {"name": "a.pdf", "mime": "application/pdf", "contentString": "data:application/pdf;base64,aGk="}
+    source = {"title": "Eggs", "text": "A dozen.", "chunkSource": "link://http://e"}
+    row["response"] = json.dumps({"text": "Twelve.", "sources": [source], "attachments": [file]})
+    (conversation,) = il.read(json.dumps([row]).encode())
+    document = il.DocumentBlock(data="aGk=", mime_type="application/pdf", title="a.pdf")
+    assert conversation.messages[0].content[-1] == document
+    cited = (Citation(title="Eggs", url="http://e", cited_text="A dozen."),)
+    assert conversation.messages[1].content == (il.TextBlock(text="Twelve.", citations=cited),)
+
+
+def test_media_of_silly_tavern_are_in_answers_too() -> None:
+    """Pictures that were made, recordings and videos."""
+    media = [{"type": "image", "url": "a.png"}, {"type": "video", "url": "b.mp4", "title": "B"}]
+    lines = [{"name": "C", "is_user": False, "mes": "Look", "extra": {"media": media}}]
+    conversation = dialect("silly-tavern").decode(lines)
+    pictures = (il.ImageBlock(url="a.png"), il.DocumentBlock(url="b.mp4", mime_type="video/*", title="B"))
+    assert conversation.messages[0].content == (il.TextBlock(text="Look"), *pictures)
+
+
+def test_a_thread_of_zed_that_was_resumed_says_so() -> None:
+    """The model reads a request to go on."""
+    messages = [{"User": {"id": "u", "content": [{"Text": "Go"}]}}, "Resume"]
+    thread = {"title": "T", "updated_at": "2026-01-01T00:00:00Z", "messages": messages}
+    assert outline(dialect("zed").decode(thread)) == ["user: Go", "program: Continue where you left off"]
+
+
+def test_a_prompt_of_amazon_q_has_its_pictures_and_what_hooks_put_before_it() -> None:
+    """The bytes of a picture are a list of numbers."""
+    body = sample("amazon-q/saved.json")
+    asked = fields_of(body["history"][0].get("user"))
+    asked["additional_context"] = "Be brief."
+    asked["images"] = [{"format": "Png", "source": {"Bytes": [104, 105]}}]
+    context, prompt = dialect("amazon-q").decode(body).messages[:2]
+    assert (context.origin, context.text) == ("program", "Be brief.")
+    assert prompt.content[0] == il.ImageBlock(data="aGk=", mime_type="image/png")
+
+
+def test_a_session_of_continue_goes_on_from_its_summary() -> None:
+    """What it replaces stays in the tree."""
+
+    def item(role: str, text: str, **fields: Any) -> dict[str, Any]:
+        return {"message": {"role": role, "content": text}, "contextItems": [], **fields}
+
+    history = [item("user", "One"), item("assistant", "1", conversationSummary="So far"), item("user", "Two")]
+    session = {"sessionId": "s", "title": "T", "workspaceDirectory": "/", "history": history}
+    conversation = dialect("continue").decode(session)
+    assert outline(conversation) == ["program: So far", "user: Two"]
+    assert len(conversation.entries) == 4
+    assert session == dialect("continue").encode(conversation).body
+
+
+def test_an_answer_of_big_agi_has_citations_errors_and_sealed_thoughts() -> None:
+    """They stand in fragments of their own."""
+    parts = [
+        {"pt": "ma", "aType": "reasoning", "aText": "", "redactedData": ["x"]},
+        {"pt": "text", "text": "Twelve."},
+        {"pt": "annotations", "annotations": [{"type": "citation", "url": "http://e", "title": "Eggs", "ranges": []}]},
+        {"pt": "error", "error": "cut off"},
+    ]
+    answer = {"role": "assistant", "fragments": [{"ft": "content", "fId": "f", "part": part} for part in parts]}
+    (message,) = dialect("big-agi").decode({"systemPurposeId": "D", "messages": [answer]}).messages
+    assert message.content == (
+        il.ThinkingBlock(thinking="", thinking_signature="x", redacted=True),
+        il.TextBlock(text="Twelve.", citations=(Citation(title="Eggs", url="http://e"),)),
+    )
+    assert (message.stop_reason, message.error_message) == ("error", "cut off")
+
+
+def test_messages_of_lobe_chat_have_files_and_citations() -> None:
+    """The pages of a search stand beside the text."""
+    times = {"createdAt": 1771340000000, "updatedAt": 1771340000000}
+    file = {"id": "f", "name": "a.pdf", "fileType": "application/pdf", "url": "http://f"}
+    messages = [
+        {"id": "1", "role": "user", "content": "Look", "fileList": [file], **times},
+        {"id": "2", "role": "assistant", "content": "Eggs.", "search": {"citations": [{"url": "http://e"}]}, **times},
+    ]
+    topic = {"version": "1", "exportedAt": "2026-01-01", "messages": messages}
+    asked, answer = dialect("lobe-chat").decode(topic).messages
+    assert asked.content[1] == il.DocumentBlock(url="http://f", mime_type="application/pdf", title="a.pdf")
+    assert answer.content[0].citations == (Citation(url="http://e"),)

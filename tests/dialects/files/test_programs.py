@@ -13,6 +13,7 @@ from dialects.files.samples import outline, read, sample
 from interlingua.dialects import FORMATS, dialect
 from interlingua.dialects.files import cursor
 from interlingua.values.errors import BadWire, InterlinguaError
+from interlingua.values.messages import text_of
 
 
 def test_lines_of_cursor_have_results_in_lines_of_the_user() -> None:
@@ -285,3 +286,71 @@ def test_plain_markdown_is_no_session_of_specstory() -> None:
     """It needs a turn."""
     with pytest.raises(BadWire, match="turns"):
         dialect("specstory").decode("# Eggs\n\nHow many?")
+
+
+def test_requests_of_copilot_chat_that_were_taken_back_are_off_the_path() -> None:
+    """The program shows the session up to them; an answer that the user stopped says so."""
+    session = sample("copilot-chat/session.json")
+    asked = {"message": {"text": "Wrong"}, "response": [{"value": "Oh."}], "shouldBeRemovedOnSend": {"requestId": "x"}}
+    before = outline(dialect("copilot-chat").decode(session))
+    session["requests"][-1]["modelState"] = {"value": 2}
+    session["requests"].append(asked)
+    conversation = dialect("copilot-chat").decode(session)
+    assert outline(conversation) == before
+    assert conversation.messages[-1].stop_reason == "aborted"
+    assert "Wrong" in [text_of(entry.message.content) for entry in conversation.entries]
+
+
+def test_calls_that_copilot_chat_only_shows_are_calls() -> None:
+    """Of other agents than its own, there are no rounds."""
+    details = {"input": '{"path": "a"}', "output": [{"type": "embed", "isText": True, "value": "eggs"}]}
+    shown = {"kind": "toolInvocationSerialized", "toolId": "read", "toolCallId": "c", "resultDetails": details}
+    request = {"message": {"text": "Go"}, "response": [shown, {"value": "Done."}]}
+    session = {"responderUsername": "x", "requests": [request]}
+    assert outline(dialect("copilot-chat").decode(session)) == [
+        "user: Go",
+        "assistant:  read()",
+        "read -> eggs",
+        "assistant: Done.",
+    ]
+
+
+def event(kind: str, id: str, data: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"type": kind, "data": data, "id": id, "timestamp": "2026-01-01T00:00:00.000Z", "parentId": None, **fields}
+
+
+def test_chunks_of_copilot_cli_are_one_response_and_pictures_are_in_results() -> None:
+    """A response is split at its reasoning; a picture stands in an event of its own."""
+    shot = {"toolCallId": "c", "name": "view", "arguments": {}}
+    picture = {"assetId": "sha256:x", "mimeType": "image/png", "type": "image"}
+    given = {"content": "ok", "binaryResultsForLlm": [picture]}
+    lines = [
+        event("user.message", "1", {"content": "Look"}),
+        event("assistant.message", "2", {"content": "One.", "chunkIndex": 0, "chunkCount": 2, "toolRequests": [shot]}),
+        event("assistant.message", "3", {"content": "Two.", "chunkIndex": 1, "chunkCount": 2}),
+        event("session.binary_asset", "4", {"assetId": "sha256:x", "data": "aGk=", "mimeType": "image/png"}),
+        event("tool.execution_complete", "5", {"toolCallId": "c", "success": True, "result": given}),
+        event("assistant.message", "6", {"content": "Three.", "chunkIndex": 0, "chunkCount": 2}),
+    ]
+    conversation = dialect("copilot-cli").decode(lines)
+    assert outline(conversation) == ["user: Look", "assistant: One.Two. view()", "view -> ok", "assistant: Three."]
+    assert conversation.messages[2].content[1] == il.ImageBlock(data="aGk=", mime_type="image/png")
+
+
+def test_copilot_cli_says_what_no_person_wrote_and_whose_events_are_a_sub_agent_s() -> None:
+    """By the source of a message, and by the agent of an event, whose call stands where it was started."""
+    task = {"toolCallId": "c", "name": "task", "arguments": {}}
+    lines = [
+        event("user.message", "1", {"content": "Old"}),
+        event("session.context_cleared", "2", {"messagesCleared": 1}),
+        event("user.message", "3", {"content": "Go"}),
+        event("user.message", "4", {"content": "PDF", "source": "skill-pdf"}),
+        event("assistant.message", "5", {"content": "", "toolRequests": [task]}),
+        event("subagent.started", "6", {"toolCallId": "c"}, agentId="a1"),
+        event("assistant.message", "7", {"content": "Inside."}, agentId="a1"),
+        event("assistant.message", "8", {"content": "Done."}),
+    ]
+    conversation = dialect("copilot-cli").decode(lines)
+    assert outline(conversation) == ["user: Go", "program: PDF", "assistant:  task()", "assistant: Done."]
+    inside = next(entry for entry in conversation.entries if entry.id == "7")
+    assert inside.parent_id == "5"

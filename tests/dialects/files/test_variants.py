@@ -923,3 +923,192 @@ def test_what_pi_sends_beside_messages_is_the_program_s() -> None:
     ]
     body = json.dumps(il.encode(conversation, "anthropic-messages").body)
     assert "Be brief." in body and "Ran `ls`" in body
+
+
+def kimi_prompt(text: str, **origin: str) -> dict[str, Any]:
+    message = {"role": "user", "content": [{"type": "text", "text": text}], "toolCalls": [], "origin": origin}
+    return {"type": "context.append_message", "message": message}
+
+
+def test_a_compaction_of_kimi_keeps_prompts_before_its_summary() -> None:
+    """The first and the last ones; records of older versions have no count of them."""
+    prompts = [kimi_prompt(text, kind="user") for text in ("One", "Two", "Three")]
+    counts = {"compactedCount": 3, "keptUserMessageCount": 2, "keptHeadUserMessageCount": 1}
+    compaction = {"type": "context.apply_compaction", "contextSummary": "So far", "summary": "S", **counts}
+    header = {"type": "metadata", "protocol_version": "1.5"}
+    conversation = returned(lines(header, *prompts, compaction), "kimi")
+    assert outline(conversation) == ["user: One", "user: Three", "program: So far"]
+
+
+def test_a_skill_that_the_model_of_kimi_activated_is_no_prompt() -> None:
+    """One that a person called by its name is."""
+    origins = [{"kind": "skill_activation", "trigger": trigger} for trigger in ("user-slash", "model-tool")]
+    prompts = [kimi_prompt(origin["trigger"], **origin) for origin in origins]
+    conversation = returned(lines({"type": "metadata", "protocol_version": "1.5"}, *prompts), "kimi")
+    assert outline(conversation) == ["user: user-slash", "program: model-tool"]
+
+
+FILES: list[tuple[dict[str, Any], Any]] = [
+    (
+        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "aGk="}},
+        il.DocumentBlock(data="aGk=", mime_type="application/pdf"),
+    ),
+    (
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "hi"}, "title": "a"},
+        il.DocumentBlock(text="hi", mime_type="text/plain", title="a"),
+    ),
+    ({"type": "file", "file": {"file_id": "f", "filename": "a"}}, il.DocumentBlock(file_id="f", title="a")),
+    ({"type": "video_url", "video_url": {"url": "http://v"}}, il.DocumentBlock(url="http://v")),
+    ({"type": "audio_url", "audio_url": {"url": "http://a"}}, il.AudioBlock(url="http://a")),
+    (
+        {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}},
+        il.AudioBlock(data="aGk=", mime_type="audio/mp3"),
+    ),
+    ({"type": "file", "content": "hi", "path": "/a"}, il.DocumentBlock(text="hi", title="/a")),
+    (
+        {"type": "media", "media": {"modality": "audio", "mediaType": "audio/mp3", "source": {"data": "aGk="}}},
+        il.AudioBlock(data="aGk=", mime_type="audio/mp3"),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "block"), FILES)
+def test_a_file_in_a_prompt_is_a_block(part: dict[str, Any], block: Any) -> None:
+    """Documents, recordings and videos, as the providers' wires and MCP write them."""
+    prompt = kimi_prompt("Look", kind="user")
+    prompt["message"]["content"].append(part)
+    conversation = returned(lines({"type": "metadata", "protocol_version": "1.5"}, prompt), "kimi")
+    assert conversation.messages[0].content == (il.TextBlock(text="Look"), block)
+
+
+def test_a_compression_of_qwen_code_keeps_prompts_and_results() -> None:
+    """The retained part of `compressedHistory` has calls with their responses, and what a person asked before."""
+    call = {"functionCall": {"id": "c", "name": "read_file", "args": {}}}
+    response = {"functionResponse": {"id": "c", "name": "read_file", "response": {"output": "ok"}}}
+    history = [
+        {"role": "user", "parts": [{"text": "<state_snapshot>"}]},
+        {"role": "model", "parts": [{"text": "Got it."}]},
+        {"role": "user", "parts": [{"text": "Go"}]},
+        {"role": "model", "parts": [call]},
+        {"role": "user", "parts": [response]},
+    ]
+    payload = {"info": {}, "compressedHistory": history}
+    note = {"uuid": "b", "parentUuid": "a", "sessionId": "s", "type": "system", "subtype": "chat_compression"}
+    conversation = returned(
+        lines(qwen("a", None, "user", {"text": "Go"}), {**note, "systemPayload": payload}), "qwen-code"
+    )
+    assert outline(conversation) == [
+        "program: <state_snapshot>",
+        "assistant: Got it.",
+        "user: Go",
+        "assistant:  read_file()",
+        "read_file -> ok",
+    ]
+
+
+def test_a_sub_agent_of_qwen_code_begins_with_the_history_that_it_got() -> None:
+    """And what is sent to it later is no person's."""
+    bootstrap = {"uuid": "a", "parentUuid": None, "sessionId": "s", "type": "system", "subtype": "agent_bootstrap"}
+    history = [{"role": "user", "parts": [{"text": "Task"}]}]
+    conversation = returned(
+        lines(
+            {**bootstrap, "systemPayload": {"kind": "fork", "history": history}},
+            qwen("b", "a", "assistant", {"text": "Done."}),
+            qwen("c", "b", "user", {"text": "More"}, externalInputKind="message"),
+        ),
+        "qwen-code",
+    )
+    assert outline(conversation) == ["program: Task", "assistant: Done.", "program: More"]
+
+
+def test_a_result_of_goose_has_what_the_model_read() -> None:
+    """Content for the user alone is none of it; a resource is text."""
+    asked = {"type": "toolRequest", "id": "c", "toolCall": {"status": "success", "value": {"name": "shell"}}}
+    shown = {"type": "text", "text": "# ok", "annotations": {"audience": ["user"], "priority": 0.0}}
+    given = {"type": "text", "text": "ok", "annotations": {"audience": ["assistant"]}}
+    resource = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "eggs"}}
+    value = {"content": [given, shown, resource], "isError": False}
+    answer = {"type": "toolResponse", "id": "c", "toolResult": {"status": "success", "value": value}}
+    conversation = returned(
+        lines(goose("user", {"type": "text", "text": "Go"}), goose("assistant", asked), goose("user", answer)), "goose"
+    )
+    assert [il.TextBlock(text="ok"), il.TextBlock(text="eggs")] == list(conversation.messages[2].content)
+
+
+def opencode(role: str, *parts: dict[str, Any], **info: Any) -> dict[str, Any]:
+    return {"info": {"role": role, "time": {"created": 1}, **info}, "parts": list(parts)}
+
+
+def test_a_compaction_of_opencode_keeps_its_tail() -> None:
+    """The model reads the messages from `tail_start_id` on still; it reads the request for a summary as a question."""
+    messages = [
+        opencode("user", {"type": "text", "text": "One"}, id="m1"),
+        opencode("assistant", {"type": "text", "text": "1"}, id="m2", parentID="m1"),
+        opencode("user", {"type": "text", "text": "Two"}, id="m3"),
+        opencode("assistant", {"type": "text", "text": "2"}, id="m4", parentID="m3"),
+        opencode("user", {"type": "compaction", "auto": True, "tail_start_id": "m3"}, id="m5"),
+        opencode("assistant", {"type": "text", "text": "Sum"}, id="m6", parentID="m5", summary=True, finish="stop"),
+    ]
+    conversation = returned(json.dumps({"info": {"id": "s"}, "messages": messages}).encode(), "opencode")
+    assert outline(conversation) == [
+        "user: Two",
+        "assistant: 2",
+        "program: What did we do so far?",
+        "assistant: Sum",
+    ]
+    assert len(conversation.entries) == 6
+
+
+def test_an_interrupted_tool_of_opencode_gave_what_it_had() -> None:
+    """The model reads the output until then, not the error."""
+    state = {"status": "error", "error": "Aborted", "input": {}, "metadata": {"interrupted": True, "output": "half"}}
+    call = {"type": "tool", "callID": "c", "tool": "bash", "state": state}
+    messages = [opencode("user", {"type": "text", "text": "Go"}, id="m1"), opencode("assistant", call, id="m2")]
+    conversation = returned(json.dumps({"info": {"id": "s"}, "messages": messages}).encode(), "opencode")
+    assert outline(conversation)[2] == "bash -> half"
+
+
+def test_the_screen_of_cline_has_outcomes_where_requests_have_no_text() -> None:
+    """A request that was cancelled says why; a mark of the program ends a result."""
+    shown = [
+        {"ts": 1, "type": "say", "say": "text", "text": "Go"},
+        {"ts": 2, "type": "say", "say": "api_req_started", "text": json.dumps({"tokensIn": 1, "tokensOut": 2})},
+        {"ts": 3, "type": "ask", "ask": "command", "text": "ls"},
+        {"ts": 4, "type": "say", "say": "command_output", "text": "eggs"},
+        {"ts": 5, "type": "say", "say": "api_req_started", "text": json.dumps({"cancelReason": "user_cancelled"})},
+        {"ts": 6, "type": "say", "say": "completion_result", "text": "Done.HAS_CHANGES"},
+    ]
+    conversation = returned(json.dumps(shown).encode(), "cline")
+    assert outline(conversation) == ["user: Go", "assistant:  command()", "command -> eggs", "assistant: Done."]
+    assert conversation.messages[3].stop_reason == "aborted"
+
+
+def test_an_answer_of_roo_code_may_have_its_reasoning_in_details() -> None:
+    """In the format of OpenRouter, where no block has it."""
+    details = [{"type": "reasoning.text", "text": "Hm", "signature": "x"}]
+    answer = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "Done."}],
+        "reasoning_details": details,
+        "ts": 2,
+    }
+    asked = {"role": "user", "content": [{"type": "text", "text": "<task>Go</task>"}], "ts": 1}
+    conversation = returned(json.dumps([asked, answer]).encode(), "cline")
+    assert conversation.messages[1].content[0] == il.ThinkingBlock(thinking="Hm", thinking_signature="x")
+
+
+def test_openhands_has_summaries_and_calls_of_agents_that_run_by_themselves() -> None:
+    """A condensation puts its summary in the place of events; an ACP agent reports its calls."""
+    text = [{"type": "text", "text": "Go"}]
+    events = [
+        {"kind": "MessageEvent", "id": "1", "source": "user", "llm_message": {"role": "user", "content": text}},
+        {"kind": "Condensation", "id": "2", "source": "environment", "forgotten_event_ids": [], "summary": "So far"},
+        {"kind": "ACPToolCallEvent", "id": "3", "tool_call_id": "c", "title": "ls", "status": "in_progress"},
+        {
+            "kind": "ACPToolCallEvent", "id": "4", "tool_call_id": "c", "title": "ls", "tool_kind": "execute",
+            "status": "completed", "raw_input": {"command": "ls"}, "raw_output": "eggs",
+        },
+    ]  # fmt: skip
+    events = [{"source": "agent", "timestamp": "2026-01-01T00:00:00", **event} for event in events]
+    conversation = returned(json.dumps(events).encode(), "openhands")
+    assert outline(conversation) == ["user: Go", "program: So far", "assistant:  execute()", "execute -> eggs"]

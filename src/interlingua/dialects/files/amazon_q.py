@@ -5,11 +5,12 @@ or calls, and `request_metadata` with times and the model; in older versions a t
 is what a compaction left of the turns before. github.com/aws/amazon-q-developer-cli `crates/chat-cli/src/cli/chat`
 """
 
+import base64
 import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...values.messages import AssistantMessage, Block, Message, TextBlock
+from ...values.messages import AssistantMessage, Block, ImageBlock, Message, TextBlock
 from ..residual import fields_of, optional
 from .line_sessions import ReadAgain, Reader, Record, RowReader, document_format
 from .program_content import a_call, a_result, first, inner, items, moment, user
@@ -36,8 +37,22 @@ def _asked(wire: dict[str, Any], names: dict[str, str]) -> Iterator[Message]:
         for one in items(inner(content, name, "tool_use_results")):
             yield _result(one, names, when)
     prompt = next((text for payload in content.values() if (text := optional(inner(payload, "prompt")))), None)
-    if prompt is not None:
-        yield user(prompt, when)
+    context = optional(wire.get("additional_context"))
+    if context:  # of hooks, which the model reads before the prompt
+        yield user(context, when, program=True)
+    pictures = list(_pictures(wire.get("images")))
+    if prompt is not None or pictures:
+        texts = [] if prompt is None else [TextBlock(text=prompt)]
+        yield user((*pictures, *texts) if pictures else prompt, when)
+
+
+def _pictures(given: Any) -> Iterator[ImageBlock]:
+    """Pictures of a prompt, whose bytes are a list of numbers."""
+    for item in items(given):
+        data = inner(item, "source", "Bytes")
+        if isinstance(data, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in data):
+            kind = (optional(item.get("format")) or "png").lower()
+            yield ImageBlock(data=base64.b64encode(bytes(data)).decode(), mime_type=f"image/{kind}")
 
 
 def _result(wire: dict[str, Any], names: dict[str, str], when: int | None) -> Message:

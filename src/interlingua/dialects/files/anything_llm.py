@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.messages import AssistantMessage, Block, Message, TextBlock
+from ...values.messages import AssistantMessage, Block, Citation, Content, Message, TextBlock
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
 from ..wire import Parts
 from . import templates
-from .program_content import conversation_of, first, image_of, inner, items, moment, user
+from .program_content import attachment_of, conversation_of, first, image_of, inner, items, moment, user
 from .reading import columns_of, openai_usage, read_json, rows_by_key, rows_of, several, values_at
 
 API = "anything-llm"
@@ -39,14 +39,27 @@ def _messages(row: dict[str, Any]) -> Iterator[Message]:
     when = moment(first(row, "sent_at", "createdAt"))
     given = row["response"]
     about = fields_of(read_json(given)) or {"text": given}
-    pictures = [image_of(item) for item in items(row.get("attachments"))]
-    pictures += [image_of({"url": item.get("contentString")}) for item in items(about.get("attachments"))]
-    blocks: list[Block] = [TextBlock(text=row["prompt"]), *(picture for picture in pictures if picture is not None)]
+    files: list[Block | None] = [image_of(item) for item in items(row.get("attachments"))]
+    files += [
+        attachment_of(item["contentString"], optional(item.get("mime")) or "image/*", optional(item.get("name")))
+        for item in items(about.get("attachments"))
+        if isinstance(item.get("contentString"), str)
+    ]
+    blocks: list[Block] = [TextBlock(text=row["prompt"]), *(file for file in files if file is not None)]
     yield user(tuple(blocks), when)
     answer, metrics = optional(about.get("text")), about.get("metrics")
     if answer is not None:
         model = optional(inner(metrics, "model"))
-        yield AssistantMessage(content=answer, model=model, usage=openai_usage(metrics), timestamp=when)
+        cited = tuple(_citation(source) for source in items(about.get("sources")))
+        content: Content = (TextBlock(text=answer, citations=cited),) if cited else answer
+        yield AssistantMessage(content=content, model=model, usage=openai_usage(metrics), timestamp=when)
+
+
+def _citation(source: dict[str, Any]) -> Citation:
+    """A piece of a document; one from the web is named by its link (`link://…`)."""
+    link = optional(first(source, "url", "chunkSource")) or ""
+    url = link.removeprefix("link://") if link.startswith(("link://", "http")) else None
+    return Citation(title=optional(source.get("title")), url=url, cited_text=optional(source.get("text")))
 
 
 @reading(API)

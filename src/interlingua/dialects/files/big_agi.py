@@ -9,7 +9,9 @@ reasoning, which is a part of the output. github.com/enricoros/big-AGI `src/comm
 from collections.abc import Iterator
 from typing import Any
 
-from ...values.messages import Message, SystemMessage, TextBlock, ThinkingBlock
+from msgspec.structs import replace
+
+from ...values.messages import Citation, Message, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation
 from ..residual import fields_of, optional
 from .chat_programs import chat
@@ -40,8 +42,15 @@ def _parts(fragments: list[dict[str, Any]], pairs: Pairing) -> Iterator[Any]:
             case "text":
                 yield TextBlock(text=optional(part.get("text")) or "")
             case "ma":
-                signature = optional(part.get("textSignature"))
-                yield ThinkingBlock(thinking=optional(part.get("aText")) or "", thinking_signature=signature)
+                signature, text = optional(part.get("textSignature")), optional(part.get("aText")) or ""
+                sealed: Any = part.get("redactedData") or ()
+                if text or signature or not sealed:
+                    yield ThinkingBlock(thinking=text, thinking_signature=signature)
+                yield from (
+                    ThinkingBlock(thinking="", thinking_signature=one, redacted=True)
+                    for one in sealed
+                    if isinstance(one, str)
+                )
             case "doc":
                 text = optional(inner(part, "data", "text")) or ""
                 yield TextBlock(text=f"{part.get('l1Title')}\n{text}" if part.get("l1Title") else text)
@@ -65,6 +74,11 @@ def _picture(part: dict[str, Any]) -> Any:
     return image_of({"url": first(ref, "url", "dblobAssetId")}) if ref else None
 
 
+def _citation(wire: dict[str, Any]) -> Citation:
+    text = next((optional(one.get("textSnippet")) for one in items(wire.get("ranges"))), None)
+    return Citation(title=optional(wire.get("title")), url=optional(wire.get("url")), cited_text=text)
+
+
 def _messages(records: list[dict[str, Any]]) -> Iterator[Message]:
     pairs = Pairing()
     for record in records:
@@ -80,7 +94,14 @@ def _messages(records: list[dict[str, Any]]) -> Iterator[Message]:
             names = {"input": "TIn", "output": "TOut", "read": "TCacheRead", "write": "TCacheWrite"}
             usage = usage_of(generator.get("metrics"), **names)
             model = model or optional(record.get("originLLM"))
-            yield from rounds(parts, {"usage": usage} if usage else {}, model=model, timestamp=when)
+            fragments = [fields_of(one.get("part")) for one in items(record.get("fragments"))]
+            failure = next((optional(part.get("error")) for part in fragments if part.get("pt") == "error"), None)
+            cited = tuple(_citation(one) for part in fragments for one in items(part.get("annotations")))
+            last = next((at for at in reversed(range(len(parts))) if isinstance(parts[at], TextBlock)), None)
+            if cited and last is not None:
+                parts[last] = replace(parts[last], citations=cited)
+            failed = {"stop_reason": "error", "error_message": failure} if failure else {}
+            yield from rounds(parts, {"usage": usage} if usage else {}, model=model, timestamp=when, **failed)
         else:
             yield user(tuple(parts), when)
 

@@ -67,7 +67,9 @@ def turn(
     if role == "assistant":
         usage = usage_in(record)
         model = optional(first(record, "model", "modelId", "modelName")) or model
-        return rounds(parts, {"usage": usage} if usage else {}, model=model, timestamp=when)
+        failure = optional(record.get("error"))
+        failed = {"stop_reason": "error", "error_message": failure} if failure else {}
+        return rounds(parts, {"usage": usage} if usage else {}, model=model, timestamp=when, **failed)
     return [user(tuple(parts), when)] if role == "user" else [kept_record("chat", name, dict(record))]
 
 

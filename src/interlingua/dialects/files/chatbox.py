@@ -15,7 +15,7 @@ from ..wire import ListedSession, Parts, RecordLists, SessionStream
 from . import templates
 from .chat_programs import chat_messages, is_turn, without_prompt
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
-from .program_content import inner
+from .program_content import first, inner, items
 from .reading import Documents, Tables
 
 API = "chatbox"
@@ -75,8 +75,22 @@ class _Reader(RowReader):
 
     def messages(self, records: Iterable[Record]) -> Iterator[Message]:
         texts: list[str] = []
-        yield from without_prompt(chat_messages(records, model=self._model), texts)
+        yield from without_prompt(chat_messages(map(_with_files, records), model=self._model), texts)
         self.fields["system"] = "\n\n".join(texts) or None
+
+
+def _with_files(record: Record) -> Record:
+    """A message whose files, pages and (in older versions) pictures are among its parts."""
+    given: list[Any] = [{"type": "image", **one} for one in items(record.get("pictures"))]
+    for key in ("files", "links"):
+        for one in items(record.get(key)):
+            name, url = first(one, "name", "title"), first(one, "url", "storageKey", "name")
+            given.append({"type": "file", "name": name, "url": url, "mimeType": one.get("fileType")})
+    if not given:
+        return record
+    parts = record.get("contentParts")
+    parts = parts if isinstance(parts, list) else [{"type": "text", "text": record.get("content")}]
+    return {**record, "contentParts": [*parts, *given]}
 
 
 FORMAT = templates.file_format(

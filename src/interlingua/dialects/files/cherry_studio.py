@@ -1,10 +1,10 @@
 """Cherry Studio: a backup (`data.json`, also in its zip), whose `indexedDB` has `topics` and `message_blocks`.
 
 A topic has messages, each a list of the ids of its blocks: `main_text`, `thinking`, `code`, `image`, `tool` (a call
-with what it gave), and others. Names of topics stand in the settings (`localStorage`), as JSON in JSON. Several
-answers to one question (`askId`) are of several models: the one marked `useful`, else the first, is on the path. A
-topic of a backup is read as `{"topic": …, "blocks": […], "name": …}`. github.com/CherryHQ/cherry-studio
-`src/renderer/types/newMessage.ts`
+with what it gave), `file`, `video`, `error`, `citation` (which a text names), and others. Names of topics stand in the
+settings (`localStorage`), as JSON in JSON. Several answers to one question (`askId`) are of several models: the one
+marked `useful`, else the first, is on the path. A topic of a backup is read as `{"topic": …, "blocks": […], "name":
+…}`. github.com/CherryHQ/cherry-studio `src/renderer/types/newMessage.ts`
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,12 +13,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.messages import AssistantMessage, SystemMessage, TextBlock, ThinkingBlock
+from ...values.messages import AssistantMessage, Citation, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
 from ..wire import Parts, RecordLists
 from . import templates
-from .program_content import a_result, first, image_of, inner, items, moment, user
+from .program_content import a_result, attachment_of, first, image_of, inner, items, moment, user
 from .reading import (
     Documents,
     Node,
@@ -76,12 +76,30 @@ def _names(settings: dict[str, Any]) -> dict[Any, str]:
     return {optional(topic.get("id")): topic["name"] for topic in topics if isinstance(topic.get("name"), str)}
 
 
-def _parts(blocks: Iterable[dict[str, Any]], pairs: Pairing) -> Iterator[Any]:
+def _citations(block: dict[str, Any], named: Mapping[Any, dict[str, Any]]) -> tuple[Citation, ...]:
+    """The pages and documents of the blocks that a text refers to."""
+    found = []
+    for reference in items(block.get("citationReferences")):
+        source = named.get(optional(reference.get("citationBlockId")), {})
+        given = inner(source, "response", "results")
+        for page in [*items(inner(given, "results") or given), *items(source.get("knowledge"))]:
+            url, text = optional(first(page, "url", "link", "sourceUrl")), optional(first(page, "content", "snippet"))
+            found.append(Citation(title=optional(page.get("title")), url=url, cited_text=text))
+    return tuple(found)
+
+
+def _parts(named: Mapping[Any, dict[str, Any]], blocks: Iterable[dict[str, Any]], pairs: Pairing) -> Iterator[Any]:
     for block in blocks:
         text = optional(block.get("content"))
         match block.get("type"):
             case "main_text" | "code" | "compact" if text is not None:
-                yield TextBlock(text=text)
+                yield TextBlock(text=text, citations=_citations(block, named))
+            case "file" | "video":
+                file = fields_of(block.get("file"))
+                url = first(block, "url", "filePath") or first(file, "path", "name")
+                if isinstance(url, str):
+                    kind = f"{file.get('type')}/*" if file.get("type") in ("image", "audio", "video") else None
+                    yield attachment_of(url, kind, optional(first(file, "origin_name", "name")))
             case "thinking":
                 yield ThinkingBlock(thinking=text or "")
             case "image":
@@ -105,13 +123,20 @@ def _parts(blocks: Iterable[dict[str, Any]], pairs: Pairing) -> Iterator[Any]:
 def _messages(record: dict[str, Any], blocks: Mapping[Any, dict[str, Any]], pairs: Pairing) -> list[Any]:
     named = [blocks[id] for id in record.get("blocks") or () if isinstance(id, str) and id in blocks]
     older = [{"type": "main_text", "content": record["content"]}] if optional(record.get("content")) else []
-    parts, when = list(_parts(named or older, pairs)), moment(record.get("createdAt"))
+    parts, when = list(_parts(blocks, named or older, pairs)), moment(record.get("createdAt"))
     if record.get("type") == "clear":
         return [kept_record(API, "clear", record)]
     if record.get("role") == "assistant":
         model = optional(inner(record, "model", "id")) or optional(record.get("modelId"))
         usage = openai_usage(record.get("usage"))
-        return rounds(parts, {"usage": usage} if usage else {}, model=model, timestamp=when)
+        found = rounds(parts, {"usage": usage} if usage else {}, model=model, timestamp=when)
+        failed = next((block for block in named if block.get("type") == "error"), None)
+        if isinstance(found[-1], AssistantMessage) and (failed is not None or record.get("status") == "paused"):
+            stopped = "aborted" if record.get("status") == "paused" else "error"
+            found[-1] = replace(
+                found[-1], stop_reason=stopped, error_message=optional(inner(failed, "error", "message"))
+            )
+        return found
     if record.get("role") == "system":
         return [SystemMessage(content=tuple(parts))]
     return [user(tuple(parts), when)]

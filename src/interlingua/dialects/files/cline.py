@@ -21,7 +21,17 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
-from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Message,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    Usage,
+    blocks_of,
+)
 from ...values.request import Conversation
 from ..codec import ANSWER
 from ..residual import body_of, fields_of, optional, reading
@@ -32,6 +42,7 @@ from .program_content import (
     a_list_of,
     a_result,
     content_of,
+    first,
     image_of,
     inclusive_usage,
     inner,
@@ -90,6 +101,8 @@ class _SentReader(TreeReader):
                 usage, content = _usage(item), content_of(item.get("content"))
                 reasoned = optional(item.get("reasoning_content"))  # of DeepSeek's and Z.ai's models
                 thoughts += [ThinkingBlock(thinking=reasoned)] if reasoned else []
+                if not thoughts and not any(isinstance(block, ThinkingBlock) for block in blocks_of(content)):
+                    thoughts += _details(item.get("reasoning_details"))
                 if thoughts:
                     content, thoughts = (*thoughts, *blocks_of(content)), []
                 yield replace(ANSWER, extra={}, content=content, model=model, usage=usage, timestamp=when), item
@@ -101,6 +114,18 @@ class _SentReader(TreeReader):
                     yield message, item
         if thoughts:
             yield replace(ANSWER, extra={}, content=tuple(thoughts)), {}
+
+
+def _details(wire: Any) -> list[Block]:
+    """The reasoning of an answer in the format of OpenRouter."""
+    return [
+        ThinkingBlock(
+            thinking=optional(first(one, "text", "summary")) or "", thinking_signature=sealed, redacted=hidden
+        )
+        for one in items(wire)
+        for sealed in (optional(first(one, "signature", "data")),)
+        for hidden in (one.get("type") == "reasoning.encrypted",)
+    ]
 
 
 # Roo Code, `src/core/task-persistence/apiMessages.ts`: the id of what hides messages, and their reference to it.
@@ -164,7 +189,9 @@ def _is_sent(value: Items) -> bool:
 
 # --- what was shown --------------------------------------------------------------------------------------------------
 
-_ANSWERS = frozenset(("text", "completion_result"))  # what the model says to the user
+_ANSWERS = frozenset(("text", "completion_result", "plan_completion_result"))  # what the model says to the user
+_OUTCOMES = frozenset(("command_output", "mcp_server_response", "browser_action_result"))  # shown of a call
+_CHANGES = "HAS_CHANGES"  # ends a result behind which the program shows a button
 _ASKS = {"followup": "question", "plan_mode_respond": "response", "act_mode_respond": "response"}
 _USERS = frozenset(("user_feedback", "task"))
 
@@ -193,6 +220,7 @@ class _Screen:
         self._answer: AssistantMessage | None = None  # the one that is being shown
         self._blocks: list[Block] = []  # of that answer
         self._call: Any = None  # the last call, as long as no request brought its outcome
+        self._outcome: list[str] = []  # what was shown of it
         self._calls = 0
         self._when: int | None = None  # of its last block
 
@@ -206,7 +234,9 @@ class _Screen:
         if kind == "api_req_started":
             return self._request(_json(text), optional(inner(item, "modelInfo", "modelId")), when)
         if kind in _ANSWERS and text and not (kind == "completion_result" and "ask" in item):
-            self._append(TextBlock(text=text), when)
+            self._append(TextBlock(text=text.removesuffix(_CHANGES)), when)
+        elif kind in _OUTCOMES and text:
+            self._outcome.append(text)
         elif kind in _ASKS:
             given = _json(text).get(_ASKS[kind])
             answer = optional(given) if given is not None else text
@@ -221,15 +251,19 @@ class _Screen:
     def _request(self, about: dict[str, Any], model: str | None, when: int | None) -> list[Message]:
         """A request that was sent: it brings the outcome of the call before it, and begins an answer."""
         complete = self.finish()
-        request = optional(about.get("request"))
-        if self._call is not None and request is not None:
+        request = optional(about.get("request")) or "\n".join(self._outcome)  # newer versions do not write requests
+        if self._call is not None and request:
             complete.append(a_result(self._call.id, request, name=self._call.name, when=when))
             self._call = None
+        self._outcome = []
         usage = usage_of(about, input="tokensIn", output="tokensOut", read="cacheReads", write="cacheWrites")
-        self._answer, self._is_empty = (
-            replace(ANSWER, extra={}, content=(), model=model, usage=usage, timestamp=when),
-            False,
-        )
+        cancelled = optional(about.get("cancelReason"))
+        answer: AssistantMessage = replace(ANSWER, extra={}, content=(), model=model, usage=usage, timestamp=when)
+        if cancelled is not None:
+            failure = optional(about.get("streamingFailedMessage"))
+            stopped: StopReason = "aborted" if cancelled == "user_cancelled" else "error"
+            answer = replace(answer, stop_reason=stopped, error_message=failure)
+        self._answer, self._is_empty = answer, False
         return complete
 
     def _append(self, block: Block, when: int | None) -> None:

@@ -91,8 +91,12 @@ FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 def _decode_shell(item: dict[str, Any], when: int | None) -> AssistantMessage:
-    """A call of the shell that runs here (codex-rs protocol, `LocalShellCall`): its output names it like any other."""
-    block = ToolCall(id=item["call_id"], name="local_shell", arguments=item["action"])
+    """A call of the shell that runs here (codex-rs protocol, `LocalShellCall`): its output names it like any other.
+
+    Those from the chat completions wire have only an `id`.
+    """
+    id = optional(item.get("call_id")) or optional(item.get("id")) or ""
+    block = ToolCall(id=id, name="local_shell", arguments=item["action"])
     rest = residual(item, _encode_shell(block))
     return AssistantMessage(content=(replace(block, extra={API: {SHELL: rest}}),), timestamp=when)
 
@@ -145,7 +149,7 @@ def _encode_sent(message: UserMessage) -> dict[str, Any]:
 
 
 _OWN_ITEMS: dict[str, tuple[dict[str, type], Callable[[dict[str, Any], int | None], Message]]] = {
-    "local_shell_call": ({"call_id": str, "action": dict}, _decode_shell),
+    "local_shell_call": ({"action": dict}, _decode_shell),
     "tool_search_call": ({"call_id": str, "arguments": dict}, _decode_search),
     "tool_search_output": ({"call_id": str, "tools": list}, _decode_found),
     "agent_message": ({"content": list}, _decode_sent),
@@ -627,7 +631,11 @@ def listed(header: dict[str, Any], items: Callable[[], Iterable[dict[str, Any]]]
 
 
 def _begins_turn(entry: Entry) -> bool:
-    return isinstance(entry.message, UserMessage) and entry.message.origin is None
+    """Prompts do, and what another agent sent: codex-rs/core/src/context_manager, `is_user_turn_boundary`."""
+    if not isinstance(entry.message, UserMessage):
+        return False
+    own = entry.message.extra.get(API, {})
+    return entry.message.origin is None or SENT in own or COMMUNICATION in own
 
 
 def _usage(given: Any) -> Usage | None:

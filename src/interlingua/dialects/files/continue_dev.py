@@ -26,7 +26,7 @@ from ...values.messages import (
 from ...values.request import Conversation
 from ..residual import body_of, optional, reading
 from ..wire import ListedSession, SessionStream
-from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
+from .line_sessions import ReadAgain, Record, TemplateStream, TreeReader, read
 from .program_content import (
     a_result,
     an_object_of,
@@ -100,15 +100,41 @@ def _results(item: dict[str, Any]) -> list[ToolResultMessage]:
     return found
 
 
-class HistoryReader(RowReader):
-    """Reads a history, which Kiro's editor has in the same form. `fields` are those of the conversation."""
+class HistoryReader(TreeReader):
+    """Reads a history, which Kiro's editor has in the same form. `fields` are those of the conversation.
+
+    Behind an item with a `conversationSummary`, the model reads that in the place of the history up to it:
+    gui/src/redux/util/constructMessages.ts.
+    """
 
     def __init__(self, fields: dict[str, Any], history: ReadAgain) -> None:
+        super().__init__()
         self.fields = fields
+        self._summary: str | None = None  # of the item before
         tools = (item["message"] for item in history() if inner(item, "message", "role") == "tool")
         self._answered = {id for wire in tools if (id := optional(wire.get("toolCallId"))) is not None}
 
     def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        model: str | None = None
+        for message in self._messages(self._noting(records)):
+            yield from self._begun_anew()
+            yield self.tree.add(message)
+            model = message.model or model if isinstance(message, AssistantMessage) else model
+        yield from self._begun_anew()
+        self.fields = {**self.fields, "model": self.fields.get("model") or model}
+
+    def _noting(self, records: Iterable[Record]) -> Iterator[Record]:
+        for item in records:
+            yield item
+            self._summary = optional(item.get("conversationSummary")) or self._summary
+
+    def _begun_anew(self) -> Iterator[Message]:
+        if self._summary:
+            self.tree.cut(0)
+            yield self.tree.add(user(self._summary, program=True))
+        self._summary = None
+
+    def _messages(self, records: Iterable[Record]) -> Iterator[Message]:
         thoughts: list[ThinkingBlock] = []
         for item in records:
             wire = item.get("message")

@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from ...values.errors import BadWire
 from ...values.losses import Lines
-from ...values.messages import Block, ImageBlock, TextBlock, ThinkingBlock
-from ...values.request import Conversation, Entry, ModelDescriptor
+from ...values.messages import AssistantMessage, Block, ImageBlock, TextBlock, ThinkingBlock
+from ...values.request import Conversation, Entry
 from ..codec import USER
 from ..residual import fields_of, optional, reading
 from ..wire import ListedSession, SessionStream
 from . import templates
-from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
-from .reading import Pairing, document_of, rounds, seconds
+from .line_sessions import ReadAgain, Reader, Record, TemplateStream, TreeReader, read
+from .reading import Pairing, document_of, json_value, rounds, seconds
 
 API = "copilot-chat"
 
@@ -41,15 +41,29 @@ def _messages(request: dict[str, Any], pairs: Pairing) -> Iterator[Any]:
     model = optional(request.get("modelId"))
     fields: dict[str, Any] = {"model": model, "error_message": optional(failure.get("message"))}
     listed = [item for item in _list(metadata.get("toolCallRounds")) if isinstance(item, dict)]
-    answered = False
+    found: list[Any] = []
     for item in listed:
         blocks = [*_round(item, pairs)]
         if blocks:
-            yield from rounds([*blocks, *_results(blocks, metadata, pairs, when)], timestamp=when, **fields)
-            answered = True
-    shown = [*_shown(_list(request.get("response")))]
-    if not answered and (shown or isinstance(request.get("result"), dict)):  # else it was never answered
-        yield from rounds(shown, timestamp=when, **fields)
+            found += rounds([*blocks, *_results(blocks, metadata, pairs, when)], timestamp=when, **fields)
+    shown = [*_shown(_list(request.get("response")), pairs)]
+    if not found and (shown or isinstance(request.get("result"), dict)):  # else it was never answered
+        found = rounds(shown, timestamp=when, **fields)
+    if found and isinstance(found[-1], AssistantMessage):
+        stopped = "aborted" if _is_cancelled(request) else "error" if failure.get("message") else None
+        found[-1] = replace(found[-1], stop_reason=stopped)
+    yield from found
+
+
+def _is_cancelled(request: dict[str, Any]) -> bool:
+    """Whether the user stopped the answer; 2 is `ResponseModelState.Cancelled`."""
+    return request.get("isCanceled") is True or fields_of(request.get("modelState")).get("value") == 2
+
+
+def _is_taken_back(request: dict[str, Any]) -> bool:
+    """Whether the user went back to before a request, which the next one removes; or to within it."""
+    removed = request.get("shouldBeRemovedOnSend")
+    return request.get("isHidden") is True or (isinstance(removed, dict) and "afterUndoStop" not in removed)
 
 
 def _asked(message: Any) -> Iterator[Block]:
@@ -128,15 +142,24 @@ def _pieces(node: dict[str, Any]) -> Iterator[str]:
             yield from _pieces(child)
 
 
-def _shown(parts: list[Any]) -> Iterator[Block]:
-    """What the program shows as the answer."""
+def _shown(parts: list[Any], pairs: Pairing) -> Iterator[Any]:
+    """What the program shows as the answer; of calls, their input and output as far as they are shown."""
     for part in parts:
         kind = fields_of(part).get("kind")
         value = part.get("value") if isinstance(part, dict) else part
         if kind is None and isinstance(value, str):
             yield TextBlock(text=value)
-        elif kind == "markdownContent" and isinstance(fields_of(part.get("content")).get("value"), str):
-            yield TextBlock(text=part["content"]["value"])
+        elif kind in ("markdownContent", "markdownVuln"):
+            if isinstance(fields_of(part.get("content")).get("value"), str):
+                yield TextBlock(text=part["content"]["value"])
+        elif kind == "toolInvocationSerialized" and isinstance(part.get("toolId"), str):
+            details = fields_of(part.get("resultDetails"))
+            call = pairs.call(part.get("toolCallId"), part["toolId"], json_value(details.get("input")))
+            yield call
+            texts = [optional(fields_of(item).get("value")) for item in _list(details.get("output"))]
+            if any(texts):
+                text = "\n".join(text for text in texts if text)
+                yield pairs.result(call.id, call.name, text, details.get("isError"))
         elif kind == "thinking" and isinstance(value, str) and value:
             yield ThinkingBlock(thinking=value)
 
@@ -203,19 +226,25 @@ def _is_session(value: Any) -> bool:
     return named and all(isinstance(item, dict) and "message" in item for item in requests)
 
 
-class _Reader(Reader):
-    """Reads the requests of a session, which is given without them."""
+class _Reader(TreeReader):
+    """Reads the requests of a session, which is given without them. Those that were taken back are off the path."""
 
     def __init__(self, session: Record) -> None:
+        super().__init__()
         self._session = session
 
-    def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
-        pairs = Pairing()
+    def messages(self, records: Iterable[Record]) -> Iterator[Any]:
+        pairs, shown = Pairing(), 0
         model: str | None = None
         for request in records:
             model = optional(request.get("modelId")) or model
-            yield from (Entry(message=message) for message in _messages(request, pairs))
-        self.about = Conversation(title=_title(self._session), model=ModelDescriptor(id=model) if model else None)
+            if not _is_taken_back(request):
+                self.tree.cut(shown)
+            for message in _messages(request, pairs):
+                yield self.tree.add(message)
+            shown = shown if _is_taken_back(request) else len(self.tree.path)
+        self.tree.cut(shown)
+        self.fields = {"title": _title(self._session), "model": model}
 
 
 class _LogReader(Reader):
@@ -233,6 +262,7 @@ class _LogReader(Reader):
         if not _is_session({**fields_of(log.state), "requests": []}):
             raise _not_a_session()
         self.about = replace(reader.about, title=_title(log.state))
+        self.parents, self.head = reader.parents, reader.head
 
     def _requests(self, log: _Log, lines: Iterable[Record]) -> Iterator[Record]:
         done = 0

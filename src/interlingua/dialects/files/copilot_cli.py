@@ -2,8 +2,10 @@
 
 `assistant.message` is one response with the calls it asks for (`toolRequests`), `tool.execution_complete` what a call
 gave; results are placed beside the calls of their message, and those that no message asked for are the program's own.
-What sub-agents did has a `parentToolCallId` and is a branch from the message that called them. Tokens are only counted
-when the session ends (`session.shutdown`), by model; their input includes what came from the cache.
+What sub-agents did has an `agentId`, in older versions a `parentToolCallId`, and is a branch from the message that
+called them. A response may be split into several messages, `chunkCount` of them. Pictures stand in events of their own
+(`session.binary_asset`). Tokens are only counted when the session ends (`session.shutdown`), by model; their input
+includes what came from the cache. github.com/github/copilot-sdk `nodejs/src/generated/session-events.ts`
 """
 
 import itertools
@@ -18,16 +20,18 @@ from ...values.compact import IdNumbers, Ids, IdSet
 from ...values.errors import BadWire
 from ...values.messages import (
     Block,
+    DocumentBlock,
     ImageBlock,
     SystemMessage,
     TextBlock,
     ThinkingBlock,
+    ToolCall,
     ToolResultMessage,
     Usage,
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import codec
-from ..residual import count, fields_of, optional, reading
+from ..residual import count, fields_of, optional, reading, whole
 from ..wire import SessionStream
 from . import templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
@@ -52,10 +56,16 @@ class _Survey:
         self._again = IdSet(ids)  # calls that stand in several events, or behind a result
         self.agents = set[str]()  # calls that started sub-agents
         self.rewinds = set[str]()  # events before which the session went back
+        self.assets: dict[str, str] = {}  # the data of pictures and files
+        self._started: dict[str, str] = {}  # sub-agent -> the call that started it
         for at, line in enumerate(lines()):
             kind, data = line.get("type"), fields_of(line.get("data"))
-            agent = data.get("parentToolCallId")
-            if isinstance(agent, str):
+            if kind == "subagent.started" and isinstance(line.get("agentId"), str):
+                self._started[line["agentId"]] = optional(data.get("toolCallId")) or line["agentId"]
+            elif kind == "session.binary_asset" and isinstance(data.get("assetId"), str):
+                self.assets[data["assetId"]] = optional(data.get("data")) or ""
+            agent = self.agent_of(line)
+            if agent is not None:
                 self.agents.add(agent)
             if kind == ANSWER and self._results is None:
                 for id in _requests(data):
@@ -67,6 +77,11 @@ class _Survey:
                     self._results[call] = line
             elif kind == REWIND and isinstance(event := data.get("upToEventId"), str):
                 self.rewinds.add(event)
+
+    def agent_of(self, line: Record) -> str | None:
+        """The call that started the sub-agent of an event; None for the main one."""
+        agent, call = optional(line.get("agentId")), optional(fields_of(line.get("data")).get("parentToolCallId"))
+        return call if call or agent is None else self._started.get(agent, agent)
 
     def with_results(self, lines: Iterable[Record]) -> Iterator[tuple[Record, dict[str, Record]]]:
         """Yields each event with the results of its calls, by the call; the events before a result wait for it."""
@@ -131,6 +146,7 @@ class _Reader(Reader):
         events = _Events(self._survey)
         for line, results in self._survey.with_results(records):
             yield from events.read(line, results)
+        yield from events.finish()
         self.head = events.head
         self.about = Conversation(
             system=events.system,
@@ -151,6 +167,7 @@ class _Events:
         self._heads: dict[str | None, str | None] = {None: None}  # call of a sub-agent -> where it stands
         self._callers: dict[str, str | None] = {}  # call of a sub-agent -> the entry that holds it
         self._stands: dict[str, str | None] = {}  # event before which the session went back -> the entry before it
+        self._chunks: dict[str | None, list[tuple[Record, dict[str, Record]]]] = {}  # of a response that goes on
         self._used = IdSet()
         self._last: str | None = None
         self._number = 0  # how many entries there are; `_last` is the id of the last one
@@ -162,17 +179,29 @@ class _Events:
     def read(self, line: Record, results: Mapping[str, Record]) -> Iterator[Entry]:
         """The entries of an event, with the results of its calls."""
         kind, data = line.get("type"), fields_of(line.get("data"))
-        agent = optional(data.get("parentToolCallId"))
+        agent = self._survey.agent_of(line)
         if isinstance(line.get("id"), str) and line["id"] in self._survey.rewinds:
             self._stands[line["id"]] = self._last
         if kind == "user.message":
+            yield from self._answer(agent, ())
             when = milliseconds(line.get("timestamp"))
-            yield self._add(replace(codec.USER, extra={}, content=tuple(_asked(data)), timestamp=when), line, agent)
+            asked = replace(codec.USER, extra={}, content=tuple(_asked(data, self._survey.assets)), timestamp=when)
+            yield self._add(replace(asked, origin="program") if _is_programs(data) else asked, line, agent)
         elif kind == ANSWER:
-            yield from self._answer(data, line, agent, results)
+            own = {id: results[id] for id in _requests(data) if id in results}
+            chunk, chunks = whole(data.get("chunkIndex")), whole(data.get("chunkCount"))
+            if chunk is not None and chunks is not None and chunk < chunks - 1:
+                self._chunks.setdefault(agent, []).append((line, own))
+            else:
+                yield from self._answer(agent, ((line, own),))
         elif kind == "system.message" and isinstance(data.get("content"), str):
             yield from self._instruct(data["content"], line, agent)
-        elif kind == "session.start":
+        elif kind == "session.compaction_complete" and optional(data.get("summaryContent")):
+            summary = replace(codec.USER, extra={}, content=data["summaryContent"], origin="program")
+            yield self._add(replace(summary, timestamp=milliseconds(line.get("timestamp"))), line, agent)
+        elif kind == "session.context_cleared":
+            self._heads[None] = None
+        elif kind in ("session.start", "session.resume"):
             self.model = optional(data.get("selectedModel")) or self.model
         elif kind == "session.model_change":
             self.model = optional(data.get("newModel")) or self.model
@@ -206,36 +235,56 @@ class _Events:
             when = milliseconds(line.get("timestamp"))
             yield self._add(SystemMessage(content=text, timestamp=when), line, agent)
 
-    def _answer(
-        self, data: dict[str, Any], line: Record, agent: str | None, results: Mapping[str, Record]
-    ) -> Iterator[Entry]:
-        blocks: list[Block] = []
-        thought, sealed = optional(data.get("reasoningText")), optional(data.get("reasoningOpaque"))
-        if thought or sealed:
-            blocks.append(ThinkingBlock(thinking=thought or "", thinking_signature=sealed, redacted=not thought))
-        if isinstance(data.get("content"), str) and data["content"]:
-            blocks.append(TextBlock(text=data["content"]))
-        calls = [
-            self._pairs.call(item.get("toolCallId"), item.get("name"), item.get("arguments"))
-            for item in map(fields_of, data.get("toolRequests") or ())
-        ]
-        when = milliseconds(line.get("timestamp"))
-        model = optional(data.get("model")) or self.model
-        answer = replace(codec.ANSWER, extra={}, content=(*blocks, *calls), model=model, timestamp=when)
-        entry = self._add(answer, line, agent)
+    def finish(self) -> Iterator[Entry]:
+        """The responses of which no further chunk came."""
+        for agent in list(self._chunks):
+            yield from self._answer(agent, ())
+
+    def _answer(self, agent: str | None, last: Iterable[tuple[Record, dict[str, Record]]]) -> Iterator[Entry]:
+        """A response of the chunks so far and the last one, with the results of its calls."""
+        chunks = [*self._chunks.pop(agent, ()), *last]
+        if not chunks:
+            return
+        content: list[Block] = []
+        for line, _ in chunks:
+            content += self._blocks(fields_of(line.get("data")))
+        line, data = chunks[-1][0], fields_of(chunks[-1][0].get("data"))
+        when, model = milliseconds(line.get("timestamp")), optional(data.get("model")) or self.model
+        entry = self._add(
+            replace(codec.ANSWER, extra={}, content=tuple(content), model=model, timestamp=when), line, agent
+        )
         yield entry
-        for call in calls:
+        results = {id: result for _, own in chunks for id, result in own.items()}
+        for call in content:
+            if not isinstance(call, ToolCall):
+                continue
             if call.id in self._survey.agents:
                 self._callers[call.id] = entry.id
             event = results.get(call.id)
             if event is not None:
                 yield self._add(self._result(call.id, call.name, event), event, agent)
 
+    def _blocks(self, data: dict[str, Any]) -> list[Block]:
+        blocks: list[Block] = []
+        thought, sealed = optional(data.get("reasoningText")), optional(data.get("reasoningOpaque"))
+        if thought or sealed:
+            blocks.append(ThinkingBlock(thinking=thought or "", thinking_signature=sealed, redacted=not thought))
+        if isinstance(data.get("content"), str) and data["content"]:
+            blocks.append(TextBlock(text=data["content"]))
+        blocks += (
+            self._pairs.call(item.get("toolCallId"), item.get("name"), item.get("arguments"))
+            for item in map(fields_of, data.get("toolRequests") or ())
+        )
+        return blocks
+
     def _result(self, id: str, name: str, event: dict[str, Any]) -> ToolResultMessage:
         data = fields_of(event.get("data"))
         result, failure = data.get("result"), fields_of(data.get("error"))
         given = result.get("content") if isinstance(result, dict) else result
         content = result_content(failure.get("message") if given is None else given, API)
+        files = [*_files(fields_of(result).get("binaryResultsForLlm"), self._survey.assets)]
+        if files:
+            content = (*([TextBlock(text=content)] if isinstance(content, str) else content or ()), *files)
         failed = data.get("success") is False
         return self._pairs.result(id, name, content, failed, timestamp=milliseconds(event.get("timestamp")))
 
@@ -257,12 +306,28 @@ class _Events:
             )
 
 
-def _asked(data: dict[str, Any]) -> Iterator[Block]:
+# Where a message that no person wrote comes from (`UserMessageDelivery`): `skill-pdf`, `agent-ID`, …
+_SOURCES = ("skill", "agent", "system", "command", "schedule", "jit")
+
+
+def _is_programs(data: dict[str, Any]) -> bool:
+    return data.get("isAutopilotContinuation") is True or (optional(data.get("source")) or "").startswith(_SOURCES)
+
+
+def _files(given: Any, assets: Mapping[str, str]) -> Iterator[Block]:
+    for item in map(fields_of, given if isinstance(given, list) else ()):
+        data = optional(item.get("data")) or assets.get(optional(item.get("assetId")) or "")
+        mime = optional(item.get("mimeType"))
+        if data and (mime or "").startswith("image/"):
+            yield ImageBlock(data=data, mime_type=mime)
+        elif data:
+            name = optional(item.get("displayName")) or optional(item.get("description"))
+            yield DocumentBlock(data=data, mime_type=mime, title=name)
+
+
+def _asked(data: dict[str, Any], assets: Mapping[str, str]) -> Iterator[Block]:
     """What a person wrote; what the program asked in its place where that is nothing."""
-    for item in data.get("attachments") or ():
-        item = fields_of(item)
-        if isinstance(item.get("data"), str) and str(item.get("mimeType")).startswith("image/"):
-            yield ImageBlock(data=item["data"], mime_type=item["mimeType"])
+    yield from _files(data.get("attachments"), assets)
     text, sent = data.get("content"), data.get("transformedContent")
     if isinstance(text, str) and (text or not isinstance(sent, str)):
         yield TextBlock(text=text)

@@ -262,9 +262,18 @@ def _decode_record(record: dict[str, Any]) -> list[Any]:
     return [answer, *(with_time(result, when) for result in results)]
 
 
-# What the program puts before the first prompt, and what a hook adds: packages/core/src/utils/sessionUtils.ts,
-# `isIgnoredUserContent`.
-_PROGRAM = ("<session_context>", "<hook_context>")
+# What the program puts before the first prompt, and what a hook adds (packages/core/src/utils/sessionUtils.ts,
+# `isIgnoredUserContent`); the summary of a compression, which may begin with the notes that lead to it
+# (core/src/context/chatCompressionService.ts); what the client tells the model in a turn (core/src/core/client.ts).
+_PROGRAM = (
+    "<session_context>",
+    "<hook_context>",
+    "<state_snapshot>",
+    "<scratchpad>",
+    "Here is the user's editor context as a JSON object.",
+    "Here is a summary of changes in the user's editor context",
+    "System: Potential loop detected.",
+)
 
 
 def _decode_asked(content: Any, when: int | None) -> list[Any]:

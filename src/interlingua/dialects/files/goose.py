@@ -58,7 +58,15 @@ def _result(item: dict[str, Any], when: int | None) -> Message | None:
     value = inner(given, "value")
     failed = inner(given, "status") == "error" or inner(value, "isError") is True
     content = inner(value, "content") if isinstance(value, dict) else value
+    if isinstance(content, list):
+        content = [one for one in content if _is_for_model(one)]
     return a_result(id, content if content is not None else inner(given, "error"), failed=failed, when=when)
+
+
+def _is_for_model(item: Any) -> bool:
+    """Tools often give the same twice, for the model and for the user: message.rs, `filter_for_audience`."""
+    audience = inner(item, "annotations", "audience")
+    return not isinstance(audience, list) or "assistant" in audience
 
 
 def _messages(wire: dict[str, Any], model: str | None) -> list[Message]:

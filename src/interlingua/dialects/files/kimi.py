@@ -144,7 +144,7 @@ class _Log:
                 self.system = optional(record.get("systemPrompt")) or self.system
             case "llm.tools_snapshot":
                 self.tools = record.get("tools")
-            case "llm.request":
+            case "llm.request" if record.get("kind") != "compaction":
                 self.model = optional(record.get("model"))
                 self._change(self._step, "model", self.model)
             case "usage.record":
@@ -173,6 +173,8 @@ class _Log:
                 self._add(a_result(id, content, when=when))
         elif wire.get("role") == "user":
             program = inner(wire, "origin", "kind") not in _ASKED
+            # A skill or a command that the model activated: compactionHandoff.ts, `compactionUserMessageDisposition`.
+            program = program or inner(wire, "origin", "trigger") not in (None, "user-slash")
             # Reminders are put in when a session is opened, which may be long before anybody speaks.
             for message in user_messages(content, None if program else when, program=program):
                 self._add(message)
@@ -233,15 +235,25 @@ class _Log:
             self._tree.cut(asked[-prompts])
 
     def _compact(self, record: dict[str, Any], when: int | None) -> None:
-        covered = whole(record.get("compactedCount"))
-        places = [] if covered is None else self._tree.path[max(covered, 0) :]
+        """Older versions put the summary before what was not covered, newer ones behind the prompts that they keep.
+
+        These are the first ones and the last ones: agent-core/src/agent/context, `applyCompaction`.
+        """
+        covered, kept = whole(first(record, "compactedCount", "count")), whole(record.get("keptUserMessageCount"))
+        if kept is None:
+            places = [] if covered is None else self._tree.path[max(covered, 0) :]
+        else:
+            prompts = [place for place in self._tree.path if self._prompts[place]]
+            head = min(whole(record.get("keptHeadUserMessageCount")) or 0, kept)
+            places = [*prompts[:head], *prompts[max(len(prompts) - (kept - head), head) :]]
         stays = [(self._message_at(place), bool(self._prompts[place])) for place in places]
         self._stays.update(places)
         self._tree.cut(0)
-        summary = optional(record.get("summary"))
-        if summary is not None:
-            self._add(user(summary, when, program=True))
-        for message, is_prompt in stays:  # counted where they first stood
+        summary = first(record, "contextSummary", "summary")
+        content = content_of(summary.get("content") if isinstance(summary, dict) else summary)
+        added = [] if content is None else [(user(content, when, program=True), False)]
+        for message, is_prompt in [*stays, *added] if kept is not None else [*added, *stays]:
+            # Counted where they first stood.
             message = replace(message, usage=None) if isinstance(message, AssistantMessage) else message
             self._add(message, is_prompt=is_prompt)
 

@@ -8,12 +8,23 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.messages import ImageBlock, OpaqueBlock, TextBlock, ThinkingBlock, UserMessage
+from ...values.messages import (
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    OpaqueBlock,
+    TextBlock,
+    ThinkingBlock,
+    Usage,
+    UserMessage,
+)
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
 from ..wire import ListedSession, SessionStream
 from . import templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
+from .program_content import file_of
+from .program_content import items as listed_in
 from .reading import Node, Pairing, image_of, placed, plain_usage, rounds
 from .records import milliseconds
 
@@ -66,20 +77,36 @@ def _messages(record: dict[str, Any], pairs: Pairing) -> list[Any]:
     if isinstance(text, str) and (text or not items) and not any(isinstance(item, TextBlock) for item in items):
         items.append(TextBlock(text=text))
     if _is_users(record):
-        return [UserMessage(content=(*_pictures(record), *items), timestamp=when)]
-    counts = fields_of(record.get("usage"))
-    return rounds(
-        items,
-        {"usage": plain_usage(counts.get("input_tokens"), counts.get("output_tokens"))},
-        timestamp=when,
-        model=optional(record.get("model")) or None,
-        error_message=(optional(text) or "error") if record.get("error") is True else None,
-    )
+        return [UserMessage(content=(*_files(record.get("files")), *items), timestamp=when)]
+    items += _files(record.get("attachments"))
+    failures = [optional(part.get("error")) for part in listed_in(parts) if part.get("type") == "error"]
+    failure = (optional(text) or "error") if record.get("error") is True else next(iter(failures), None)
+    stopped = "aborted" if record.get("unfinished") is True else None
+    given: dict[str, Any] = {"timestamp": when, "model": optional(record.get("model")) or None}
+    given |= {"error_message": failure, "stop_reason": "error" if failure else stopped}
+    found: list[Any] = []
+    usage: dict[str, Any] = {"usage": _usage(record)}
+    while items:  # what the user wrote while the model worked stands among the parts of its answer
+        end = next((at for at, item in enumerate(items) if isinstance(item, UserMessage)), len(items))
+        found += rounds(items[:end], usage, **given) if end else []
+        found += items[end : end + 1]
+        items, usage = items[end + 1 :], {}
+    return found or rounds((), usage, **given)
+
+
+def _usage(record: dict[str, Any]) -> Usage | None:
+    """The counts of an answer, which newer versions have in disjoint buckets: data-provider, `TResponseUsage`."""
+    newer, older = fields_of(fields_of(record.get("metadata")).get("usage")), fields_of(record.get("usage"))
+    counted = (newer.get(key) for key in ("input", "output", "cacheRead", "cacheWrite"))
+    return plain_usage(*counted) or plain_usage(older.get("input_tokens"), older.get("output_tokens"))
 
 
 def _is_users(record: dict[str, Any]) -> bool:
     made = record.get("isCreatedByUser")
     return made if isinstance(made, bool) else str(record.get("sender")).lower() == "user"
+
+
+_SHOWN = ("error", "agent_update", "activity_label")  # parts that are no content
 
 
 def _items(parts: list[Any], pairs: Pairing, when: int | None) -> Iterator[Any]:
@@ -97,7 +124,11 @@ def _items(parts: list[Any], pairs: Pairing, when: int | None) -> Iterator[Any]:
             yield ImageBlock(file_id=value["file_id"])
         elif kind == "image_url" and (found := image_of(value)) is not None:
             yield found
-        elif part is not None:
+        elif kind in ("video_url", "input_audio") and (file := file_of(part)) is not None:
+            yield file
+        elif kind == "steer" and isinstance(value, str):
+            yield UserMessage(content=value, timestamp=when)
+        elif part is not None and kind not in _SHOWN:
             yield OpaqueBlock(dialect=API, value=part)
 
 
@@ -110,11 +141,13 @@ def _call(call: dict[str, Any], pairs: Pairing, when: int | None) -> Iterator[An
         yield pairs.result(call.get("id"), name, output, timestamp=when)
 
 
-def _pictures(record: dict[str, Any]) -> Iterable[ImageBlock]:
-    for item in record.get("files") or ():
-        kind, id = fields_of(item).get("type"), fields_of(item).get("file_id")
-        if isinstance(kind, str) and kind.startswith("image/") and isinstance(id, str):
+def _files(given: Any) -> Iterable[Block]:
+    for item in listed_in(given):
+        kind, id = optional(item.get("type")), optional(item.get("file_id"))
+        if id is not None and (kind or "").startswith("image/"):
             yield ImageBlock(file_id=id, mime_type=kind)
+        elif id is not None:
+            yield DocumentBlock(file_id=id, mime_type=kind, title=optional(item.get("filename")))
 
 
 def _messages_in(value: Any) -> list[Any] | None:

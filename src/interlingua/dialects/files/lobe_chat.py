@@ -15,14 +15,16 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.errors import BadWire
-from ...values.messages import Block, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
+from ...values.messages import Block, Citation, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading, whole
 from ..wire import ListedSession, Parts, RecordLists, SessionStream
 from . import templates
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, by_time, read
-from .program_content import first, inner, items, moment, user
+from .program_content import attachment_of, first, inner, items, moment, user
 from .reading import Pairing, image_of, kept_record, rounds, several
 
 API = "lobe-chat"
@@ -210,6 +212,10 @@ def _messages(record: dict[str, Any], plugin: dict[str, Any], pairs: Pairing) ->
     blocks: list[Block] = [TextBlock(text=text)] if text else []
     for image in items(record.get("imageList")):
         blocks += [found] if (found := image_of(image.get("url"))) else []
+    for file in [*items(record.get("fileList")), *items(record.get("videoList"))]:
+        url = optional(file.get("url")) or optional(file.get("id"))
+        name = optional(first(file, "name", "alt"))
+        blocks += [attachment_of(url, optional(file.get("fileType")), name)] if url else []
     if role == "user":
         return [user(tuple(blocks), when)]
     if role == "assistant":
@@ -221,6 +227,12 @@ def _answer(record: dict[str, Any], blocks: list[Block], pairs: Pairing, when: i
     failure, extra = fields_of(record.get("error")), fields_of(record.get("extra"))
     if failure and record.get("content") == _PLACEHOLDER:
         blocks = blocks[1:]
+    cited = tuple(
+        Citation(title=optional(page.get("title")), url=optional(page.get("url")))
+        for page in items(inner(record, "search", "citations"))
+    )
+    if cited and blocks and isinstance(blocks[0], TextBlock):
+        blocks = [replace(blocks[0], citations=cited), *blocks[1:]]
     thought = fields_of(record.get("reasoning"))
     if thought.get("content") or thought.get("signature"):
         signature = optional(thought.get("signature"))

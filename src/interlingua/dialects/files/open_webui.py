@@ -13,9 +13,11 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.compact import IdSet
 from ...values.errors import BadWire
-from ...values.messages import Block, SystemMessage, TextBlock, ThinkingBlock, UserMessage
+from ...values.messages import Block, Citation, DocumentBlock, SystemMessage, TextBlock, ThinkingBlock, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
 from ..wire import ListedSession, SessionStream
@@ -45,7 +47,8 @@ def _messages(record: dict[str, Any], pairs: Pairing) -> list[Any]:
     if role == "tool":
         given = result_content(content, API)
         return [pairs.result(record.get("tool_call_id"), record.get("name"), given, timestamp=when)]
-    blocks: list[Block] = [*_pictures(record), *_texts(content)]
+    files = list(_files(record))
+    blocks: list[Block] = [*files, *_texts(content)]
     if role == "system":
         return [SystemMessage(content=tuple(blocks), timestamp=when)]
     if role == "user":
@@ -54,17 +57,23 @@ def _messages(record: dict[str, Any], pairs: Pairing) -> list[Any]:
     if role != "assistant":
         return [kept_record(API, str(role), record)]
     items = list(_output_items(record.get("output"), pairs, when))
-    items = items or [item for block in blocks for item in _shown_calls(block, pairs, when)]
+    items = [*files, *items] if items else [item for block in blocks for item in _shown_calls(block, pairs, when)]
+    cited = tuple(_citations(record.get("sources") or record.get("citations")))
+    last = next((at for at in reversed(range(len(items))) if isinstance(items[at], TextBlock)), None)
+    if cited and last is not None:
+        items[last] = replace(items[last], citations=cited)
     for call in record.get("tool_calls") or ():
         function = fields_of(fields_of(call).get("function"))
         items.append(pairs.call(fields_of(call).get("id"), function.get("name"), function.get("arguments")))
     failure = fields_of(record.get("error"))
+    failed = optional(failure.get("content")) or optional(failure.get("message"))
     usage = openai_usage(record.get("usage") or record.get("info"))
     return rounds(
         items,
         {} if usage is None else {"usage": usage},
         model=optional(record.get("model")) or None,
-        error_message=optional(failure.get("content")) or optional(failure.get("message")),
+        error_message=failed,
+        stop_reason="error" if failed or record.get("error") is True else None,
         timestamp=when,
     )
 
@@ -88,6 +97,22 @@ def _output_items(output: Any, pairs: Pairing, when: int | None) -> Iterator[Any
             case "function_call_output":
                 given = result_content(item.get("output"), API)
                 yield pairs.result(item.get("call_id"), None, given, timestamp=when)
+            case "open_webui:code_interpreter" if optional(item.get("code")):
+                call = pairs.call(item.get("id"), "code_interpreter", {"code": item["code"]})
+                yield call
+                output = item.get("output")
+                shown = output.get("stdout") or output.get("result") if isinstance(output, dict) else output
+                if shown:
+                    yield pairs.result(call.id, call.name, str(shown), timestamp=when)
+
+
+def _citations(sources: Any) -> Iterator[Citation]:
+    """The documents and pages that an answer was given, and may refer to by their numbers."""
+    for item in map(fields_of, sources if isinstance(sources, list) else ()):
+        source, texts = fields_of(item.get("source")), item.get("document")
+        text = next(iter(texts if isinstance(texts, list) else ()), None)
+        url = optional(source.get("url")) or next(iter(item.get("urls") or ()), None)
+        yield Citation(title=optional(source.get("name")), url=optional(url), cited_text=optional(text))
 
 
 def _is_empty(block: Block) -> bool:
@@ -135,10 +160,14 @@ def _texts(content: Any) -> Iterable[Block]:
             yield found
 
 
-def _pictures(record: dict[str, Any]) -> Iterable[Block]:
-    for item in record.get("files") or ():
-        if isinstance(item, dict) and item.get("type") == "image" and (found := image_of(item.get("url"))):
-            yield found
+def _files(record: dict[str, Any]) -> Iterable[Block]:
+    for item in map(fields_of, record.get("files") or ()):
+        kind = optional(item.get("content_type"))
+        if item.get("type") == "image" or (kind or "").startswith("image/"):
+            if found := image_of(item.get("url")):
+                yield found
+        elif isinstance(item.get("name"), str) and isinstance(item.get("id") or item.get("url"), str):
+            yield DocumentBlock(file_id=str(item.get("id") or item["url"]), mime_type=kind, title=item["name"])
 
 
 def _chat_of(value: Any) -> dict[str, Any] | None:

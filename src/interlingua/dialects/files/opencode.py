@@ -63,6 +63,12 @@ def _tokens(wire: Any) -> Usage | None:
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
+# What the model reads for these parts: packages/opencode/src/session/message-v2.ts, `toModelMessages`.
+_STANDINS = {
+    "compaction": "What did we do so far?", "subtask": "The following tool was executed by the user",
+}  # fmt: skip
+
+
 def _asked(info: dict[str, Any], parts: list[dict[str, Any]]) -> list[Message]:
     """What the user wrote, then what the program put in beside it."""
     when = moment(inner(info, "time", "created"))
@@ -70,7 +76,9 @@ def _asked(info: dict[str, Any], parts: list[dict[str, Any]]) -> list[Message]:
     put_in: list[Block] = []
     for part in parts:
         text, url = optional(part.get("text")), optional(part.get("url"))
-        if part.get("type") == "text" and text is not None and part.get("ignored") is not True:
+        if part.get("type") in _STANDINS:
+            put_in.append(TextBlock(text=_STANDINS[part["type"]]))
+        elif part.get("type") == "text" and text is not None and part.get("ignored") is not True:
             (put_in if part.get("synthetic") is True else written).append(TextBlock(text=text))
         elif part.get("type") == "file" and url is not None:
             written.append(attachment_of(url, optional(part.get("mime")), optional(part.get("filename"))))
@@ -136,7 +144,8 @@ def _step(info: dict[str, Any], parts: list[dict[str, Any]], usage: Usage | None
 def _result(id: str, name: str, state: dict[str, Any]) -> list[Message]:
     when = moment(inner(state, "time", "end"))
     if state.get("status") == "error":
-        return [a_result(id, state.get("error"), name=name, failed=True, when=when)]
+        cut = inner(state, "metadata", "output") if inner(state, "metadata", "interrupted") is True else None
+        return [a_result(id, state.get("error") if cut is None else cut, name=name, failed=True, when=when)]
     if state.get("status") != "completed":
         return []
     result = a_result(id, state.get("output"), name=name, when=when, details=state.get("metadata"))
@@ -155,7 +164,8 @@ def _result(id: str, name: str, state: dict[str, Any]) -> list[Message]:
 class _Reader(TreeReader):
     """Reads the messages of a session, whose `info` is given.
 
-    A message that asks for a summary begins the conversation anew if a summary was written behind it.
+    A message that asks for a summary begins the conversation anew if a summary was written behind it, with the messages
+    from `tail_start_id` on, which the model reads still: message-v2.ts, `filterCompacted`.
     """
 
     def __init__(self, info: dict[str, Any], messages: ReadAgain) -> None:
@@ -166,6 +176,15 @@ class _Reader(TreeReader):
             about = fields_of(message.get("info"))
             if about.get("summary") is True and about.get("error") is None:
                 self._summaries[_name(about.get("parentID"))] = at
+        self._begins: set[int] = set()  # the places where the conversation begins anew
+        places: dict[Any, int] = {}
+        for at, message in enumerate(messages() if self._summaries else ()):
+            about = fields_of(message.get("info"))
+            places[_name(about.get("id"))] = at
+            part = next((one for one in items(message.get("parts")) if one.get("type") == "compaction"), None)
+            if part is not None and self._summaries.get(_name(about.get("id")), -1) > at:
+                tail = optional(part.get("tail_start_id"))
+                self._begins.add(at if tail is None else places.get(tail, at))
 
     def messages(self, records: Iterable[Record]) -> Iterator[Message]:
         tree, info = self.tree, self._info
@@ -175,12 +194,10 @@ class _Reader(TreeReader):
             about, parts = fields_of(message.get("info")), items(message.get("parts"))
             if reverted is not None and about.get("id") == reverted and taken_back is None:
                 taken_back = len(tree.path)
+            if (about.get("summary") is True and about.get("role") == "user") or at in self._begins:
+                tree.cut(0)
+                taken_back = None if taken_back is None else 0
             if about.get("role") == "user":
-                is_compaction = any(part.get("type") == "compaction" for part in parts)
-                is_compaction = is_compaction and self._summaries.get(_name(about.get("id")), -1) > at
-                if about.get("summary") is True or is_compaction:
-                    tree.cut(0)
-                    taken_back = None if taken_back is None else 0
                 found = _asked(about, parts)
             else:
                 found = _answered(about, parts) if about.get("role") == "assistant" else []

@@ -211,6 +211,14 @@ class _Trajectory:
                 self._state(event)
             case "ActionEvent" if id is not None:
                 self._newer_action(event, id, when)
+            case "Condensation" if optional(event.get("summary")):  # of the events that were forgotten
+                self.messages.append(user(event["summary"], when, program=True))
+            case "ACPToolCallEvent" if id is not None and event.get("status") in ("completed", "failed"):
+                # A call of an agent that runs by itself; events before it say how far it came.
+                called = a_call(id, optional(first(event, "tool_kind", "title")) or "", event.get("raw_input"))
+                given, failed = first(event, "raw_output", "content"), event.get("is_error") is True
+                self.messages.append(AssistantMessage(content=(called,), timestamp=when))
+                self.messages.append(a_result(id, given, name=called.name, failed=failed, when=when))
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent" if id is not None:
                 observed = event.get("observation")
                 given = first(observed, "content", "output") if isinstance(observed, dict) else None

@@ -15,6 +15,7 @@ from ...values import jsontext
 from ...values.errors import BadWire, FormatError
 from ...values.messages import (
     AssistantMessage,
+    AudioBlock,
     Block,
     Content,
     DocumentBlock,
@@ -37,6 +38,8 @@ PROGRAM = "program"  # the origin of what a program put in for the model to read
 
 _TEXT = frozenset(("text", "input_text", "output_text"))
 _THINKING = frozenset(("thinking", "reasoning", "think", "redacted_thinking", "redactedThinking"))
+_FILES = frozenset(("document", "file", "input_file", "media", "resource", "resource_link"))
+_RECORDINGS = frozenset(("audio", "input_audio", "audio_url", "video_url"))
 _IMAGE = frozenset(("image", "image_url", "imageUrl", "input_image"))
 _CALL = frozenset(("tool_use", "toolUse", "tool_call", "tool-call", "toolCall", "function_call", "custom_tool_call"))
 _RESULT = frozenset(
@@ -127,7 +130,7 @@ def block_of(item: Any) -> Block | None:
         return image_of(item)
     if kind in _CALL:
         return call_of(item)
-    return None
+    return file_of(item) if kind in _FILES or kind in _RECORDINGS else None
 
 
 def thinking_of(item: Mapping[str, Any]) -> ThinkingBlock:
@@ -143,7 +146,7 @@ def image_of(item: Mapping[str, Any]) -> ImageBlock | None:
     """A picture: Anthropic's `source`, OpenAI's `image_url`, or data and type beside each other."""
     source = item.get("source")
     given: Any = source if isinstance(source, dict) else item
-    linked = first(given, "image_url", "imageUrl", "url", "path", "image")
+    linked = first(given, "image_url", "imageUrl", "url", "path", "image", "storageKey")
     url = optional(linked.get("url")) if isinstance(linked, dict) else optional(linked)
     if url is not None and not url.startswith("data:"):
         return ImageBlock(url=url)
@@ -164,6 +167,32 @@ def attachment_of(url: str, mime: str | None, name: str | None) -> Block:
     if comma and head.startswith("data:"):
         return DocumentBlock(data=data, mime_type=mime, title=name)
     return DocumentBlock(url=url, mime_type=mime, title=name)
+
+
+def file_of(item: Mapping[str, Any]) -> Block | None:
+    """A file that is no picture: Anthropic's `source`, OpenAI's `file` and `input_audio`, or a `resource` of MCP."""
+    if isinstance(item.get("media"), dict):
+        item = {**item, **item["media"], "type": item["media"].get("modality")}
+    source = first(item, "source", "resource", "file", "input_audio", "audio_url", "video_url")
+    given: Mapping[str, Any] = source if isinstance(source, dict) else item
+    name = optional(first({**given, **item}, "title", "filename", "name", "uri", "path"))
+    mime = optional(first({**item, **given}, "media_type", "mediaType", "mimeType", "mime_type", "mime"))
+    text, data = optional(given.get("text")), optional(first(given, "data", "blob", "file_data"))
+    url, id = optional(first(given, "url", "uri", "file_url")), optional(given.get("file_id"))
+    if text is not None:  # a resource, which the model reads as text
+        return TextBlock(text=text)
+    written = data if given.get("type") == "text" else optional(item.get("content"))
+    if written is not None:
+        return DocumentBlock(text=written, mime_type=mime, title=name)
+    if url is not None and item.get("type") == "audio_url":
+        return AudioBlock(url=url)
+    if data is not None and item.get("type") in ("audio", "input_audio"):
+        return AudioBlock(data=data, mime_type=mime or f"audio/{given.get('format', 'wav')}")
+    if data is not None:
+        return attachment_of(data if data.startswith("data:") else f"data:{mime};base64,{data}", mime, name)
+    if url is not None:
+        return attachment_of(url, mime, name)
+    return None if id is None else DocumentBlock(file_id=id, title=name)
 
 
 def call_of(item: Mapping[str, Any]) -> ToolCall | None:

@@ -2,18 +2,29 @@
 
 Results of tools are lines of type `tool_result`, beside them what the screen shows in `toolCallResult`. `usageMetadata`
 counts as Gemini does: the prompt includes the cached part, the candidates exclude the thoughts. `system` lines are the
-program's own notes; a `chat_compression` among them has the history that replaced the one before. `user` lines with a
-`subtype` such as `notification` or `cron`, and what a hook added to a prompt, are the program's. Lines with one `uuid`
-are fragments of one message. The session stands at its last line.
+program's own notes; a `chat_compression` among them has the history that replaced the one before, an `agent_bootstrap`
+the one with which a sub-agent begins. `user` lines with a `subtype` such as `notification` or `cron`, what was sent to
+a sub-agent, and what a hook added to a prompt, are the program's. Lines with one `uuid` are fragments of one message.
+The session stands at its last line.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values.compact import IdMap
-from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, Usage, blocks_of
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    Usage,
+    UserMessage,
+    blocks_of,
+    text_of,
+)
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..codec import ANSWER
 from ..residual import count, optional, reading
@@ -94,7 +105,7 @@ HOOK = "<qwen:user-prompt-submit-context>"
 
 def _asked(line: dict[str, Any], parts: Any, when: int | None) -> list[Message]:
     """What a user's line says: the prompt, and behind it what a hook added for the model."""
-    if line.get("isMeta") is True or line.get("subtype") in _PROGRAM:
+    if line.get("isMeta") is True or line.get("subtype") in _PROGRAM or "externalInputKind" in line:
         return [user(_blocks(parts), when, program=True)]
     hooked = [part for part in items(parts) if (optional(part.get("text")) or "").startswith(HOOK)]
     if not hooked:
@@ -117,15 +128,24 @@ def _messages(line: dict[str, Any]) -> list[Message]:
     return []
 
 
-def _compressed(line: dict[str, Any]) -> list[Message]:
-    """The history that a compression put in the place of the one before."""
-    if line.get("type") != "system" or line.get("subtype") != "chat_compression":
-        return []
+_HISTORIES = {"chat_compression": "compressedHistory", "agent_bootstrap": "history"}
+
+
+def _replaced(line: dict[str, Any], asked: Container[Any] = ()) -> list[Message]:
+    """The history that a compression put in the place of the one before, or that a sub-agent began with.
+
+    What of it is none of the prompts that were `asked` before is the program's.
+    """
+    key = _HISTORIES.get(line["subtype"]) if line.get("type") == "system" and optional(line.get("subtype")) else None
     found: list[Message] = []
-    for content in items(inner(line, "systemPayload", "compressedHistory")):
-        blocks = _blocks(content.get("parts"))
-        answered = content.get("role") == "model"
-        found.append(replace(ANSWER, extra={}, content=blocks) if answered else user(blocks, program=True))
+    for content in items(inner(line, "systemPayload", key)) if key is not None else ():
+        parts = content.get("parts")
+        results = _results(line, parts, None)
+        blocks = _blocks(parts)
+        if content.get("role") == "model":
+            found.append(replace(ANSWER, extra={}, content=blocks))
+        else:
+            found += results or [user(blocks, program=text_of(blocks) not in asked)]
     return found
 
 
@@ -159,17 +179,20 @@ class _Reader(Reader):
         last: str | None = None
         title: str | None = None
         model: str | None = None
+        asked: set[str] = set()  # the prompts
         count = 0
         open_entry: Entry | None = None  # the last one, of which fragments may follow
         for line in records:
             id = optional(line.get("uuid"))
             parent = (ends.get(line["parentUuid"], last or "") or None) if type(line.get("parentUuid")) is str else None
             parent = last if "parentUuid" not in line else parent
-            replaced = _compressed(line) if "systemPayload" in line else []
+            replaced = _replaced(line, asked) if "systemPayload" in line else []
             parent = None if replaced else parent
             messages = replaced or _messages(line)
             for message in messages:
                 model = message.model or model if isinstance(message, AssistantMessage) else model
+                if isinstance(message, UserMessage) and message.origin is None:
+                    asked.add(message.text)
             is_fragment = id is not None and open_entry is not None and open_entry.id == id
             if is_fragment and open_entry is not None and _is_answer(messages, open_entry.message):
                 open_entry = replace(open_entry, message=_joined(open_entry.message, messages[0]))
@@ -221,7 +244,7 @@ class _LineReader(BaseLineReader):
     def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
         self.title = _title(line) or self.title
         id = optional(line.get("uuid")) or ""
-        replaced = _compressed(line)
+        replaced = _replaced(line)
         # Fragments of one answer have its id.
         return [(id, m) for m in replaced] if replaced else [(id, _identified(m, id)) for m in _messages(line)]
 

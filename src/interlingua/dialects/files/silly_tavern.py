@@ -15,11 +15,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.messages import AssistantMessage, Block, SystemMessage, TextBlock, ThinkingBlock
+from ...values.messages import AssistantMessage, Block, SystemMessage, TextBlock, ThinkingBlock, blocks_of
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..codec import ANSWER, USER
 from ..residual import fields_of, optional, whole
 from .line_sessions import ReadAgain, Reader, Record, line_format
+from .program_content import attachment_of
 from .reading import Node, Pairing, image_of, json_value, kept_record, result_content, seconds
 from .records import milliseconds
 
@@ -76,7 +77,8 @@ def _nodes(lines: Iterable[Record], headers: list[Record]) -> Iterator[Node]:
             content = (*_pictures(line), *_files(about), TextBlock(text=line["mes"]))
             yield chosen, before, [replace(USER, extra={}, content=content, timestamp=_moment(line.get("send_date")))]
         else:
-            yield chosen, before, [_answer(line["mes"], about, line.get("send_date"))]
+            shown = _answer(line["mes"], about, line.get("send_date"))
+            yield chosen, before, [replace(shown, content=(*blocks_of(shown.content), *_pictures(line)))]
             yield from _swipes(line, at, before)
         before = chosen
 
@@ -126,6 +128,9 @@ def _pictures(line: dict[str, Any]) -> Iterator[Block]:
         found = image_of(image) if isinstance(image, str) and image else None
         if found is not None:
             yield found
+    for item in media:
+        if item.get("type") in ("audio", "video") and isinstance(item.get("url"), str):
+            yield attachment_of(item["url"], f"{item['type']}/*", optional(item.get("title")))
 
 
 def _is_header(value: Any) -> bool:

@@ -122,6 +122,8 @@ def _messages(message: Any, model: str | None) -> list[Message]:
         )
     elif name == "Compaction" and isinstance(inner(payload, "Summary"), str):
         found = [user(payload["Summary"], program=True)]
+    elif name == "Resume":  # what the model reads for it
+        found = [user("Continue where you left off", program=True)]
     elif isinstance(message, dict) and "role" in message:
         found = _old(message, model)
     return found
