@@ -69,6 +69,8 @@ class Deferred(list[Any]):
     Until then it holds `items`, which mean the same at greater length: so encoders that ask nobody write them.
     """
 
+    __slots__ = ("_make",)
+
     def __init__(self, items: Iterable[Any], make: Callable[[], Iterable[Any]]) -> None:
         super().__init__(items)
         self._make: Callable[[], Iterable[Any]] | None = make

@@ -20,6 +20,8 @@ import itertools
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import replace
@@ -63,6 +65,7 @@ LONG = 12  # characters: a text this long that stands in the file twice is the s
 FIRST = 5  # records of a file that are its beginning
 NEAR = 100  # entries: so far from one another are those of a record
 FAR = 1000  # entries that are in memory beside these, at most
+is_own: ContextVar[bool] = ContextVar("is_own", default=False)  # nobody else has, and can change, what is decoded
 WINDOW = 4 << 20  # characters, about: records of a large file whose texts may be in an entry that is not read yet
 
 _FIELDS: dict[type, tuple[str, ...]] = {
@@ -96,9 +99,9 @@ def keep(
     lines = lines or isinstance(body, Lines)
     if request is not None:
         made = [_with_placeholders(body, {id(request[0]): [REQUEST, request[1]]}, {})]
-    elif lines:  # many programs read sessions and never return them
-        body, noted = [*body], [*_changeable(conversation.entries)]
-        made = Deferred([body], lambda: [_with_placeholders(body, *_places(conversation, iter(noted)))])
+    elif lines or is_own.get():  # many programs read files and never return them
+        body, noted = [*body] if lines else body, [*_changeable(conversation.entries)]
+        made = Deferred([body], partial(_template, body, conversation, noted))
     else:
         made = [_with_placeholders(body, *_places(conversation))]
     kept: dict[str, Any] = {FILE: made, COUNT: len(conversation.entries)}
@@ -566,6 +569,10 @@ def _code(place: list[Any]) -> int:
 def _place(code: int) -> list[Any]:
     entry, block, name = code >> 29, code >> 5 & 0xFFFFFF, _NAMES[code & 31]
     return [name] if not entry else [entry - 1, block - 1, name] if block else [entry - 1, name]
+
+
+def _template(body: Any, conversation: Conversation, noted: list[Any]) -> list[Any]:
+    return [_with_placeholders(body, *_places(conversation, iter(noted)))]
 
 
 def _places(conversation: Conversation, noted: Iterator[Any] | None = None) -> tuple[_Places, _Places]:
