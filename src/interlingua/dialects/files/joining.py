@@ -266,5 +266,6 @@ def place(entry: Entry, parent: str | None, api: str) -> Entry:
     """The entry under another parent than its record states."""
     if parent == entry.parent_id:
         return entry
-    stated = (entry.extra.get(api, {}).get(STATED) or [None, entry.parent_id])[1]
-    return with_residual(replace(entry, parent_id=parent), api, **{STATED: [parent, stated]})
+    kept = entry.extra.get(api, {})
+    stated = (kept.get(STATED) or [None, entry.parent_id])[1]
+    return replace(entry, parent_id=parent, extra={**entry.extra, api: {**kept, STATED: [parent, stated]}})

@@ -162,6 +162,8 @@ def _first(wire: Mapping[str, Any], *keys: str) -> Any:
 
 def _moment(value: Any) -> int | None:
     """ISO 8601, seconds, milliseconds or nanoseconds, the last also as text, or seconds and nanoseconds."""
+    if value is None:
+        return None
     if isinstance(value, list) and len(value) == 2 and all(isinstance(part, int) for part in value):
         return int(value[0] * 1000 + value[1] // 1_000_000)
     if isinstance(value, str) and value.isdigit() and len(value) < 30:

@@ -210,10 +210,10 @@ class Records:
         return entries
 
     def _usual_entry(self, record: dict[str, Any], message: Any, rest: dict[str, Any]) -> Entry:
-        if type(message) is ToolResultMessage and message.tool_call_id in self._names:
-            message = replace(message, tool_name=self._names[message.tool_call_id])
-        else:
+        if type(message) is AssistantMessage:
             self._note((message,))
+        elif type(message) is ToolResultMessage and message.tool_call_id in self._names:
+            message = replace(message, tool_name=self._names[message.tool_call_id])
         extra = {self._api: rest}
         if self._keys is None:
             return Entry(message=message, extra=extra)
@@ -385,6 +385,9 @@ def milliseconds(text: Any) -> int | None:
     """A moment in ISO 8601 as the milliseconds of our timestamps."""
     if not isinstance(text, str):
         return None
+    usual = usual_milliseconds(text)
+    if usual is not None:
+        return usual
     try:
         moment = datetime.fromisoformat(text)
         # Without a zone it is UTC; to replace its zone takes three times as long as all else here.
