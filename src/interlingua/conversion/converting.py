@@ -70,7 +70,9 @@ _ANSWERS = frozenset(("answer", "choices", "completion", "output", "outputs", "r
 
 def _with_unread_answers(conversation: Conversation) -> Conversation:
     """Returns a conversation whose problems name what may be the answer to its last message, and is none of its own."""
-    unknown = [fields for fields in conversation.extra.values() if isinstance(fields, dict)]
+    unknown = [fields for fields in conversation.extra.values() if type(fields) is dict]
+    if all(map(_ANSWERS.isdisjoint, unknown)):
+        return conversation
     names = [name for fields in unknown for name in fields if name in _ANSWERS and fields[name]]
     if not names or isinstance(next(reversed(conversation.messages), None), AssistantMessage):
         return conversation
@@ -86,6 +88,8 @@ def _repaired_calls(conversation: Conversation) -> Iterator[str]:
 def with_repairs(conversation: Conversation, repaired: Iterable[str], line: int | None = None) -> Conversation:
     """Returns a conversation whose problems name the texts that were repaired when it was read."""
     found = [Problem(message=f"{REPLACED} (at {path})", line=line) for path in repaired]
+    if not found and not conversation.problems:
+        return conversation
     every = tuple(dict.fromkeys((*conversation.problems, *found)))
     return conversation if len(every) == len(conversation.problems) else replace(conversation, problems=every)
 

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 def value_of(data: Any) -> Any:
     """Parses a document: the JSON value of a text, `Lines` for JSON lines, the text itself for a text format."""
-    if not isinstance(data, bytes | bytearray | str) or isinstance(data, Text):
+    if not isinstance(data, (bytes, bytearray, str)) or isinstance(data, Text):
         return data
     if _begins_lines(data):
         found = _known_text(data, HEAD) or _lines(data)

@@ -208,9 +208,10 @@ class Registry(Mapping[str, _Value]):
         return sum(1 for _ in self)
 
     def __getitem__(self, name: str) -> _Value:
-        if name not in self:
+        found = self.get(name)
+        if found is None:
             raise UnknownName(unknown(self._kind, str(name), self))
-        return cast(_Value, _find(name))
+        return found
 
     def get(self, name: str, default: None = None) -> _Value | None:  # type: ignore[override]
         """The value, or None; without a search for similar names."""

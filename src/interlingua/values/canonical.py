@@ -5,7 +5,7 @@ Strict decoders read at C speed. Only input that they refuse is read again as pl
 in place, so an older version loses nothing that a newer one wrote.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -63,10 +63,59 @@ def _flat(value: Any) -> Any:
 _encoder = msgspec.json.Encoder(enc_hook=_flat)
 
 
+class Deferred(list[Any]):
+    """A list in an `extra` that is made when it is first read or dumped.
+
+    Until then it holds `items`, which mean the same at greater length: so encoders that ask nobody write them.
+    """
+
+    __slots__ = ("_make",)
+
+    def __init__(self, items: Iterable[Any], make: Callable[[], Iterable[Any]]) -> None:
+        super().__init__(items)
+        self._make: Callable[[], Iterable[Any]] | None = make
+
+    def made(self) -> list[Any]:
+        """Returns itself with the items that were made."""
+        make = self._make
+        if make is not None:
+            self[:] = make()
+            self._make = None
+        return self
+
+    def __iter__(self) -> Any:
+        return list.__iter__(self.made())
+
+    def __getitem__(self, at: Any) -> Any:
+        return list.__getitem__(self.made(), at)
+
+    def __eq__(self, other: object) -> bool:
+        return [*self] == ([*other] if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return list.__repr__(self.made())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, ([*self],)
+
+
+def _make_deferred(extra: Any) -> None:
+    for kept in extra.values() if type(extra) is dict else ():
+        for value in kept.values() if type(kept) is dict else ():
+            if type(value) is Deferred:
+                value.made()
+
+
 def dump(value: Any, *, partial: bool = False) -> bytes:
     """Returns the JSON of any value of the format. `partial=True` adds the message so far to an event that knows it."""
     if partial:
         return jsontext.write(_with_partial(value))
+    _make_deferred(getattr(value, "extra", None))
     try:
         out = _encoder.encode(value)
     except (UnicodeEncodeError, RecursionError):
@@ -169,6 +218,7 @@ def _plain_struct(value: Struct) -> dict[str, Any]:
             continue  # as the fast encoder does, so that both give the same JSON
         out[field.encode_name] = plain(item)
     residual = out.get("extra")
+    _make_deferred(residual)
     if isinstance(residual, dict) and isinstance(residual.get(SELF), dict):
         unknown, rest = residual[SELF], {k: v for k, v in residual.items() if k != SELF}
         del out["extra"]

@@ -175,8 +175,8 @@ class IdMap:
 
     def __init__(self, ids: Ids | None = None) -> None:
         self._plain: dict[str, str] | None = {} if ids is None else None
-        self._ids = Ids() if ids is None else ids
-        self._numbers = IdNumbers(self._ids)
+        if ids is not None:
+            self._ids, self._numbers = ids, IdNumbers(ids)
 
     def __contains__(self, text: object) -> bool:
         return text in self._numbers if self._plain is None else isinstance(text, str) and text in self._plain
@@ -208,6 +208,8 @@ class IdMap:
 
     def _pack(self, texts: dict[str, str]) -> None:
         self._plain = None
+        self._ids = Ids()
+        self._numbers = IdNumbers(self._ids)
         self.update(texts.items())
 
     def setdefault(self, text: str, value: str) -> str:

@@ -1,16 +1,20 @@
 """The session files of coding agents: what each format's sample holds, by the rules that its module tells."""
 
+import copy
 import json
+import pickle
 import sqlite3
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import interlingua as il
 from dialects.files.samples import outline
 from interlingua.conversion.detection import holds
 from interlingua.dialects import FORMATS
+from interlingua.values.canonical import plain
 from interlingua.values.errors import BadWire, Unsupported
 from interlingua.values.messages import text_of
 
@@ -169,6 +173,38 @@ def test_calls_that_share_an_id_stay_apart() -> None:
         for call in m.tool_calls
     ]
     assert calls == ["toolu_01", "toolu_01_2"]
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path":"main.ts"}'}}
+HERMES = [
+    {"role": "session_meta", "model": "m", "platform": "cli", "tools": []},
+    {"role": "user", "content": "What is in the file?"},
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+]
+
+
+def test_the_template_of_a_session_is_made_when_it_is_looked_at() -> None:
+    def fresh() -> il.Conversation:
+        return il.decode("\n".join(map(json.dumps, HERMES)), "hermes")
+
+    made = json.loads(il.dump(fresh()))["extra"]["hermes"]["~file"]
+    assert made[0][1] == {"role": "user", "content": {"~": [0, 0, "text"]}}
+    looks: list[Any] = [copy.copy, copy.deepcopy, lambda kept: pickle.loads(pickle.dumps(kept)), list, plain]
+    assert all(look(fresh().extra["hermes"]["~file"]) == made for look in looks)
+    kept = fresh().extra["hermes"]["~file"]
+    assert (kept != made) is False and repr(kept) == repr(made)
+    assert fresh() == fresh() == il.load(il.dump(fresh()))
+    assert plain(fresh())["extra"]["hermes"]["~file"][0] == made[0]
+    # An encoder that knows nothing of it writes the file, which is a template without holes.
+    raw = il.load(msgspec.json.encode(fresh()))
+    assert il.encode(raw, "hermes").body == HERMES
+
+
+def test_what_was_changed_in_place_before_a_session_is_returned_is_in_it() -> None:
+    conversation = il.decode("\n".join(map(json.dumps, HERMES)), "hermes")
+    conversation.messages[1].tool_calls[0].arguments["path"] = "secret.ts"  # type: ignore[union-attr]
+    function = il.encode(conversation, "hermes").body[2]["tool_calls"][0]["function"]
+    assert function["arguments"] == '{"path":"secret.ts"}'
 
 
 def test_a_message_that_was_added_is_refused() -> None:

@@ -108,7 +108,7 @@ def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
         return None
     shapes, texts = _SHAPES[kind]
     others = shapes[tuple(item)]
-    if others is None or any(type(item[key]) is not str for key in texts):
+    if others is None or {type(item[key]) for key in texts} != {str}:
         return None
     kept = {key: item[key] for key in others}
     return tuple(_decode_line(line)), {HINTS: {"item": {"in": kept}}} if kept else {}
@@ -129,7 +129,7 @@ class _Reader(Reader):
                 total = total or Counter()
                 total.update({key: count(line["usage"], key) for key in _COUNTS})
             for entry in read_record(line, kind if isinstance(kind, str) else "line"):
-                is_message = not isinstance(entry.message, AssistantMessage | CustomMessage)
+                is_message = not isinstance(entry.message, (AssistantMessage, CustomMessage))
                 yield from runs.add(entry, ends=is_message or (is_end and isinstance(entry.message, CustomMessage)))
         yield from runs.finish()
         self.about = Conversation(usage=_total(total), extra={API: {FILE: True}})

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
@@ -174,7 +175,7 @@ STATE, SET, APPEND, DELETE = 0, 1, 2, 3  # kinds of lines
 
 
 class _Log:
-    """The session as of the lines so far. Values are shared with the lines, the containers on their paths are not."""
+    """The session as of the lines so far. Texts are shared with the lines; objects and lists are copies of theirs."""
 
     def __init__(self) -> None:
         self.state: Any = None
@@ -182,7 +183,7 @@ class _Log:
     def feed(self, line: Record) -> None:
         kind, value = line.get("kind"), line.get("v")
         if kind == STATE:
-            self.state = _copied(value)
+            self.state = to_builtins(value)
             return
         path = line.get("k")
         if kind not in (SET, APPEND, DELETE) or not isinstance(path, list) or not path:
@@ -191,23 +192,14 @@ class _Log:
         for step in path[:-1]:
             where = where[step]
         if kind == SET:
-            where[path[-1]] = _copied(value)
+            where[path[-1]] = to_builtins(value)
         elif kind == DELETE:
             where.pop(path[-1], None)
         else:
             items = where.setdefault(path[-1], []) if isinstance(where, dict) else where[path[-1]]
             if isinstance(line.get("i"), int):
                 del items[line["i"] :]
-            items.extend(_copied(value) if isinstance(value, list) else [])
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(item) if isinstance(item, _CONTAINERS) else item for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list) else value
-
-
-_CONTAINERS = (dict, list)  # a union would be built anew for each value
+            items.extend(to_builtins(value) if isinstance(value, list) else [])
 
 
 def _is_log(value: Any) -> bool:

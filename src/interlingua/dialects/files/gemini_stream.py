@@ -45,41 +45,41 @@ FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 def _decode_line(line: dict[str, Any]) -> list[Any]:
-    return _messages(line, milliseconds(line.get("timestamp")))
+    make = _MAKERS.get(line.get("type"))  # type: ignore[arg-type]
+    message = make(line, milliseconds(line.get("timestamp"))) if make is not None else None
+    return [] if message is None else [message]
 
 
-def _messages(line: dict[str, Any], when: int | None) -> list[Any]:
-    kind = line.get("type")
-    if kind == "message" and line.get("role") == "user":
-        return [replace(USER, extra={}, content=string(line["content"]), timestamp=when)]
-    if kind == "message" and line.get("role") in ("assistant", "model"):
-        return [
-            replace(
-                ANSWER, extra={}, content=(TextBlock(text=string(line["content"])),), provider="google", timestamp=when
-            )
-        ]
-    if kind == "tool_use":
-        arguments = line.get("parameters", {})
-        call = ToolCall(id=string(line["tool_id"]), name=string(line["tool_name"]), arguments=arguments)
-        return (
-            [replace(ANSWER, extra={}, content=(call,), provider="google", timestamp=when)]
-            if type(arguments) is dict
-            else []
-        )
-    if kind == "tool_result":
-        failed = line.get("status") == "error"
-        output = line.get("output", fields_of(line.get("error")).get("message"))
-        return [
-            replace(
-                RESULT,
-                extra={},
-                tool_call_id=string(line["tool_id"]),
-                content=string(output or ""),
-                is_error=failed,
-                timestamp=when,
-            )
-        ]
-    return []
+def _spoken(line: dict[str, Any], when: int | None) -> Any:
+    if line.get("role") == "user":
+        return replace(USER, extra={}, content=string(line["content"]), timestamp=when)
+    if line.get("role") in ("assistant", "model"):
+        content = (TextBlock(text=string(line["content"])),)
+        return replace(ANSWER, extra={}, content=content, provider="google", timestamp=when)
+    return None
+
+
+def _called(line: dict[str, Any], when: int | None) -> Any:
+    arguments = line.get("parameters", {})
+    call = ToolCall(id=string(line["tool_id"]), name=string(line["tool_name"]), arguments=arguments)
+    if type(arguments) is not dict:
+        return None
+    return replace(ANSWER, extra={}, content=(call,), provider="google", timestamp=when)
+
+
+def _returned(line: dict[str, Any], when: int | None) -> Any:
+    output = line["output"] if "output" in line else fields_of(line.get("error")).get("message")
+    return replace(
+        RESULT,
+        extra={},
+        tool_call_id=string(line["tool_id"]),
+        content=string(output or ""),
+        is_error=line.get("status") == "error",
+        timestamp=when,
+    )
+
+
+_MAKERS = {"message": _spoken, "tool_use": _called, "tool_result": _returned}
 
 
 def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
@@ -99,17 +99,15 @@ def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, A
             return {"type": "message", **encoded, "role": role, "content": text_of(message.content)}
 
 
-# By the type of a usual line: its fields, and the types of those that are read.
-_SHAPES: dict[str, tuple[Shapes, dict[str, type]]] = {
-    "message": (Shapes(("type", "timestamp", "role", "content")), {"content": str}),
+# By the type of a usual line: its fields, and those that are read, with their types.
+_SHAPES: dict[str, tuple[Shapes, tuple[str, ...], list[type]]] = {
+    "message": (Shapes(("type", "timestamp", "role", "content")), ("content",), [str]),
     "tool_use": (
         Shapes(("type", "timestamp", "tool_name", "tool_id", "parameters")),
-        {"tool_name": str, "tool_id": str, "parameters": dict},
+        ("tool_name", "tool_id", "parameters"),
+        [str, str, dict],
     ),
-    "tool_result": (
-        Shapes(("type", "timestamp", "tool_id", "status", "output")),
-        {"tool_id": str, "output": str},
-    ),
+    "tool_result": (Shapes(("type", "timestamp", "tool_id", "status", "output")), ("tool_id", "output"), [str, str]),
 }
 
 
@@ -118,16 +116,15 @@ def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
     kind = line.get("type")
     if type(kind) is not str or kind not in _SHAPES:
         return None
-    shapes, types = _SHAPES[kind]
+    shapes, keys, types = _SHAPES[kind]
     others, when = shapes[tuple(line)], usual_milliseconds(line.get("timestamp"))
-    if others is None or when is None or any(type(line[key]) is not one for key, one in types.items()):
+    if others is None or when is None or [type(line[key]) for key in keys] != types:
         return None
     if kind == "message" and line["role"] not in ("user", "assistant"):
         return None
     if kind == "tool_result" and not (line["output"] and line["status"] in ("success", "error")):
         return None
-    (message,) = _messages(line, when)
-    return message, {key: line[key] for key in others}
+    return _MAKERS[kind](line, when), {key: line[key] for key in others}
 
 
 def _records_of() -> Records:
@@ -143,11 +140,12 @@ class _Reader(Reader):
             kind = line.get("type")
             if kind == "init":
                 model = optional(line.get("model")) or model
-            stats = fields_of(line.get("stats")) if kind == "result" else stats
+            elif kind == "result":
+                stats = fields_of(line.get("stats"))
             for entry in read_record(line, kind if isinstance(kind, str) else "line"):
                 if isinstance(entry.message, AssistantMessage):
                     entry = replace(entry, message=replace(entry.message, model=model))
-                yield from runs.add(entry, ends=not isinstance(entry.message, AssistantMessage | CustomMessage))
+                yield from runs.add(entry, ends=not isinstance(entry.message, (AssistantMessage, CustomMessage)))
         yield from runs.finish()
         self.about = Conversation(
             model=ModelDescriptor(id=model, provider="google") if model else None,

@@ -94,9 +94,9 @@ def joined(parts: Sequence[Entry], places: Sequence[int], api: str, *, pieces: b
     stated = _FIELDS(whole)
     for at, part, message, shape in zip(places, parts, messages, shapes, strict=True):
         hint: dict[str, Any] = {"at": at, "blocks": shape}
-        fields = _differences(_FIELDS(message), stated)
-        if fields:
-            hint["fields"] = fields
+        own = _FIELDS(message)
+        if own != stated:
+            hint["fields"] = _differences(own, stated)
         if at == places[-1]:
             hint["parent"] = part.parent_id
         else:
@@ -117,20 +117,21 @@ def _content(messages: Sequence[Any], pieces: bool) -> tuple[tuple[Any, ...], li
         every = tuple(block for message in messages for block in blocks_of(message.content))
         return every, [_shape(message.content) for message in messages]
     blocks: list[Any] = []
-    texts: list[list[str]] = []  # of each block that is a text
+    texts: list[str] = []  # pieces of the last block
     shapes: list[Any] = []
     for message in messages:
         own: tuple[Any, ...] = blocks_of(message.content)
-        piece = len(own) == 1 and isinstance(message.content, tuple) and _is_bare(own[0])
-        if piece and blocks and texts[-1]:
-            texts[-1].append(own[0].text)
-            shapes.append({"characters": len(own[0].text)})
+        if len(own) == 1 and isinstance(message.content, tuple) and _is_bare(own[0]):
+            size = {"characters": len(own[0].text)}
+            shapes.append(size if texts else {**size, "opens": True})
+            texts.append(own[0].text)
             continue
-        shapes.append({"characters": len(own[0].text), "opens": True} if piece else _shape(message.content))
+        if own and texts:
+            blocks.append(TextBlock(text="".join(texts)))
+            texts = []
+        shapes.append(_shape(message.content))
         blocks += own
-        texts += [[block.text] if piece and isinstance(block, TextBlock) else [] for block in own]
-    joined = (TextBlock(text="".join(text)) if text else block for block, text in zip(blocks, texts, strict=True))
-    return tuple(joined), shapes
+    return (*blocks, TextBlock(text="".join(texts))) if texts else tuple(blocks), shapes
 
 
 def _is_bare(block: Any) -> bool:
@@ -265,5 +266,6 @@ def place(entry: Entry, parent: str | None, api: str) -> Entry:
     """The entry under another parent than its record states."""
     if parent == entry.parent_id:
         return entry
-    stated = (entry.extra.get(api, {}).get(STATED) or [None, entry.parent_id])[1]
-    return with_residual(replace(entry, parent_id=parent), api, **{STATED: [parent, stated]})
+    kept = entry.extra.get(api, {})
+    stated = (kept.get(STATED) or [None, entry.parent_id])[1]
+    return replace(entry, parent_id=parent, extra={**entry.extra, api: {**kept, STATED: [parent, stated]}})

@@ -10,8 +10,9 @@ opentelemetry.io/docs/specs/semconv/gen-ai, arize-ai.github.io/openinference/spe
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import Any
+
+from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
@@ -24,9 +25,9 @@ from ...values.messages import (
     ThinkingBlock,
     ToolResultMessage,
     Usage,
-    UserMessage,
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
+from ..codec import ANSWER, USER
 from ..residual import fields_of, number, optional, reading
 from ..wire import ListedSession, Parts, RecordLists, Rows, SessionStream
 from . import new_messages, templates
@@ -47,6 +48,10 @@ class _Span:
         self._wire = wire
         self.attributes = _flat(_attributes(wire.get("attributes")))
 
+    def like(self, attributes: dict[str, Any]) -> "_Span":
+        """The same span with other attributes, and without events."""
+        return _Span({**self._wire, "attributes": attributes, "events": ()})
+
     @property
     def id(self) -> Any:
         wire = self._wire
@@ -56,15 +61,15 @@ class _Span:
     def parent(self) -> Any:
         return _first(self._wire, "parent_id", "parentSpanId", "parent_span_id", "parentId")
 
-    @cached_property
+    @property
     def start(self) -> int | None:
         return _moment(_first(self._wire, "start_time", "startTime", "startTimeUnixNano", "start_time_unix_nano"))
 
-    @cached_property
+    @property
     def end(self) -> int | None:
         return _moment(_first(self._wire, "end_time", "endTime", "endTimeUnixNano", "end_time_unix_nano"))
 
-    @cached_property
+    @property
     def events(self) -> list[tuple[str, dict[str, Any]]]:
         given = self._wire.get("events")
         return [
@@ -75,9 +80,9 @@ class _Span:
 
     @property
     def is_model_call(self) -> bool:
-        kind = str(self.attributes.get("openinference.span.kind") or "").upper()
+        kind = self.attributes.get("openinference.span.kind")
         if kind:
-            return kind == "LLM"
+            return str(kind).upper() == "LLM"
         operation = self.attributes.get("gen_ai.operation.name")
         if operation is not None:
             return operation in ("chat", "generate_content", "text_completion")
@@ -87,15 +92,15 @@ class _Span:
 
     @property
     def model(self) -> str | None:
-        return next(filter(None, map(optional, map(self.attributes.get, _MODELS))), None)
+        found = [self.attributes[name] for name in _MODELS if name in self.attributes]
+        return next((name for name in found if name and isinstance(name, str)), None)
 
     def usage(self) -> Usage | None:
         """Decodes usage; in all three conventions the input includes cache reads and writes."""
         counts: dict[str, int] = {}
         for name, bucket in _COUNTS:
-            found = self.attributes.get(name)
-            if type(found) is int:
-                counts.setdefault(bucket, found)
+            if name in self.attributes and type(self.attributes[name]) is int:
+                counts.setdefault(bucket, self.attributes[name])
         if "input" not in counts and "output" not in counts:
             return None
         read, written = counts.get("read", 0), counts.get("written", 0)
@@ -155,6 +160,8 @@ def _first(wire: Mapping[str, Any], *keys: str) -> Any:
 
 def _moment(value: Any) -> int | None:
     """ISO 8601, seconds, milliseconds or nanoseconds, the last also as text, or seconds and nanoseconds."""
+    if value is None:
+        return None
     if isinstance(value, list) and len(value) == 2 and all(isinstance(part, int) for part in value):
         return int(value[0] * 1000 + value[1] // 1_000_000)
     if isinstance(value, str) and value.isdigit() and len(value) < 30:
@@ -195,10 +202,10 @@ def _flat(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_leaves(prefix: str, value: Any, found: dict[str, Any]) -> None:
-    if isinstance(value, dict) and prefix not in _WHOLE and value:
+    if isinstance(value, dict) and value:
         for key, item in value.items():
             name = f"{prefix}.{key}" if prefix else str(key)
-            if isinstance(item, (dict, list)):
+            if isinstance(item, (dict, list)) and name not in _WHOLE:
                 _add_leaves(name, item, found)
             else:  # most are
                 found[name] = item
@@ -219,7 +226,7 @@ def _messages_of(span: _Span, pairs: Pairing) -> tuple[list[Any], list[Any]]:
     """What was asked and what was answered, in the vocabulary that the span has."""
     attributes = span.attributes
     if not attributes.keys().isdisjoint(_WHOLE):
-        system = _instruction(_json(attributes.get("gen_ai.system_instructions")))
+        system = _instruction(_json(attributes[_WHOLE[2]])) if _WHOLE[2] in attributes else None
         given, given_back = _listed(attributes.get(_WHOLE[0])), _listed(attributes.get(_WHOLE[1]))
         asked = [message for item in given for message in _genai(item, pairs, span, False)]
         answered = [message for item in given_back for message in _genai(item, pairs, span, True)]
@@ -251,16 +258,16 @@ def _made(role: Any, blocks: list[Block], span: _Span, answered: bool, stop: Any
     if role in ("system", "developer"):
         return SystemMessage(content=tuple(blocks), developer=role == "developer")
     if answered:
-        return AssistantMessage(
+        return replace(
+            ANSWER,
+            extra={},
             content=tuple(blocks),
             model=span.model,
             usage=span.usage(),
             timestamp=span.end or span.start,
             stop_detail=optional(stop),
         )
-    if role in ("assistant", "model", "ai"):
-        return AssistantMessage(content=tuple(blocks))
-    return UserMessage(content=tuple(blocks))
+    return replace(ANSWER if role in ("assistant", "model", "ai") else USER, extra={}, content=tuple(blocks))
 
 
 def _inference(item: dict[str, Any], pairs: Pairing, span: _Span, answered: bool) -> Any:
@@ -357,10 +364,7 @@ def _in_events(span: _Span, pairs: Pairing) -> tuple[list[Any], list[Any]]:
     answers: list[Any] = []
     for name, event in span.events:
         if name == "gen_ai.client.inference.operation.details":
-            inner = _Span({"attributes": event})
-            inner.attributes |= {key: value for key, value in span.attributes.items() if key not in inner.attributes}
-            inner.start, inner.end = span.start, span.end
-            return _messages_of(inner, pairs)
+            return _messages_of(span.like({**span.attributes, **event}), pairs)
         kind = name.removeprefix("gen_ai.").removesuffix(".message")
         body = _json(event.get("body") or event.get("gen_ai.event.content") or event.get("event_body")) or event
         if kind in ("user", "system", "assistant", "tool"):
@@ -432,9 +436,9 @@ _OUTER = (
 
 
 def _is_span(value: Any) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("attributes"), dict | list):
+    if not isinstance(value, dict) or not isinstance(value.get("attributes"), (dict, list)):
         return False
-    return isinstance(value.get("name"), str) and _first(value, "context", "spanId", "span_id", "trace_id") is not None
+    return isinstance(value.get("name"), str) and _first(value, "trace_id", "context", "spanId", "span_id") is not None
 
 
 def _is_trace(value: Any) -> bool:

@@ -56,7 +56,7 @@ def json_value(value: Any) -> Any:
 
 def document_of(data: Any, api: str) -> Any:
     """The value of a file that is JSON, or the `Lines` of one that is JSON lines."""
-    if not isinstance(data, bytes | bytearray | str):
+    if not isinstance(data, (bytes, bytearray, str)):
         return data
     try:
         return body_of(data, api)

@@ -226,9 +226,7 @@ class Records:
 
     def _usual_entry(self, record: dict[str, Any], message: Any, rest: dict[str, Any]) -> Entry:
         if type(message) is AssistantMessage:
-            for block in message.content if type(message.content) is tuple else ():
-                if type(block) is ToolCall:
-                    self._names[block.id] = block.name
+            self._note((message,))
         elif type(message) is ToolResultMessage and message.tool_call_id in self._names:
             message = replace(message, tool_name=self._names[message.tool_call_id])
         extra = {self._api: rest}
@@ -257,9 +255,10 @@ class Records:
 
     def _note(self, messages: tuple[Message, ...]) -> None:
         for message in messages:
-            if isinstance(message, AssistantMessage):
-                for call in message.tool_calls:
-                    self._names[call.id] = call.name
+            if type(message) is AssistantMessage and type(message.content) is tuple:
+                for block in message.content:
+                    if type(block) is ToolCall:
+                        self._names[block.id] = block.name
 
     def _named(self, messages: tuple[Message, ...], encoded: dict[str, Any]) -> tuple[Message, ...]:
         """Results with the name of the call they answer, which may stand in an earlier record.
@@ -284,6 +283,10 @@ class Records:
 
         The last has the record's id, so that what follows the record follows it.
         """
+        if self._keys is None:
+            first, *others = messages
+            joined = [Entry(message=message, extra={self._api: {JOINED: True}}) for message in others]
+            return [Entry(message=first, extra={self._api: extra_fields}), *joined]
         id, parent = self._ids(record)
         entries = []
         for at, message in enumerate(messages):
@@ -309,13 +312,16 @@ class Records:
         return {**encoded, self._keys[1]: parent} if id is not None or parent is not None else encoded
 
     def _custom(self, record: dict[str, Any], role: str) -> Entry:
+        role = f"{self._api}:{role}" if role in ROLES else role
+        custom: Any
+        if self._keys is None and NO_FIELDS.isdisjoint(record):
+            custom = CustomMessage(role, {**record})
+            return Entry(message=custom, extra={self._api: {RECORD: True}})
         id, parent = self._ids(record)
         placed = [key for key, value in zip(self._keys or (), (id, parent), strict=False) if value is not None]
         fields = {key: value for key, value in record.items() if key not in NO_FIELDS and key not in placed}
-        custom: Any = CustomMessage(f"{self._api}:{role}" if role in ROLES else role, fields)
+        custom = CustomMessage(role, fields)
         entry = Entry(message=custom, id=id, parent_id=parent)
-        if self._keys is None and len(fields) == len(record):
-            return replace(entry, extra={self._api: {RECORD: True}})
         extra_fields = residual(record, {**self._place(id, parent), **fields})
         return with_residual(entry, self._api, **{RECORD: True, **extra_fields})
 
@@ -394,6 +400,9 @@ def milliseconds(text: Any) -> int | None:
     """A moment in ISO 8601 as the milliseconds of our timestamps."""
     if not isinstance(text, str):
         return None
+    usual = usual_milliseconds(text)
+    if usual is not None:
+        return usual
     try:
         moment = datetime.fromisoformat(text)
         # Without a zone it is UTC; to replace its zone takes three times as long as all else here.

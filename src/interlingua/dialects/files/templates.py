@@ -21,10 +21,13 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
+from ...values.canonical import Deferred
 from ...values.compact import Ids
 from ...values.errors import Unsupported
 from ...values.folding import arguments_text
@@ -63,6 +66,7 @@ LONG = 12  # characters: a text this long that stands in the file twice is the s
 FIRST = 5  # records of a file that are its beginning
 NEAR = 100  # entries: so far from one another are those of a record
 FAR = 1000  # entries that are in memory beside these, at most
+is_own: ContextVar[bool] = ContextVar("is_own", default=False)  # nobody else has, and can change, what is decoded
 WINDOW = 4 << 20  # characters, about: records of a large file whose texts may be in an entry that is not read yet
 
 _FIELDS: dict[type, tuple[str, ...]] = {
@@ -93,11 +97,16 @@ def keep(
     dialect read as this conversation, with the wire's name: the dialect says it again, so that nothing of it is kept
     here.
     """
-    known: tuple[_Places, _Places] = (
-        _places(conversation) if request is None else ({id(request[0]): [REQUEST, request[1]]}, {})
-    )
-    kept: dict[str, Any] = {FILE: [_with_placeholders(body, *known)], COUNT: len(conversation.entries)}
-    if lines or isinstance(body, Lines):
+    lines = lines or isinstance(body, Lines)
+    if request is not None:
+        made = [_with_placeholders(body, {id(request[0]): [REQUEST, request[1]]}, {})]
+    elif lines or is_own.get():  # many programs read files and never return them
+        body, noted = [*body] if lines else body, [*_changeable(conversation.entries)]
+        made = Deferred([body], partial(_template, body, conversation, noted))
+    else:
+        made = [_with_placeholders(body, *_places(conversation))]
+    kept: dict[str, Any] = {FILE: made, COUNT: len(conversation.entries)}
+    if lines:
         kept[LINE] = True
     if places:
         kept[PLACES] = list(places)
@@ -582,13 +591,29 @@ def _place(code: int) -> list[Any]:
     return [name] if not entry else [entry - 1, block - 1, name] if block else [entry - 1, name]
 
 
-def _places(conversation: Conversation) -> tuple[_Places, _Places]:
+def _template(body: Any, conversation: Conversation, noted: list[Any]) -> list[Any]:
+    return [_with_placeholders(body, *_places(conversation, iter(noted)))]
+
+
+def _places(conversation: Conversation, noted: Iterator[Any] | None = None) -> tuple[_Places, _Places]:
     """Where the conversation has each text, by the identity of the file's value and, if it is long, by its content."""
     objects: _Places = {}
     texts: _Places = {}
     about = ((getattr(conversation, field), [field]) for field in ("title", "system"))
-    _put(itertools.chain(about, _values(conversation.entries)), objects, texts)
+    _put(itertools.chain(about, _values(conversation.entries, noted)), objects, texts)
     return objects, texts
+
+
+def _changeable(entries: Iterable[Entry]) -> Iterator[Any]:
+    """Values that are others when a program changes a dict in an entry: records of custom messages, argument texts."""
+    for entry in entries:
+        message: Any = entry.message
+        if type(message) is CustomMessage:
+            yield message.fields.get(RECORD)
+        elif type(message.content) is not str:
+            for block in message.content or ():
+                if type(block) is ToolCall:
+                    yield arguments_text(block)
 
 
 def _put(values: Iterable[tuple[Any, list[Any]]], objects: _Places, texts: _Places) -> None:
@@ -604,11 +629,12 @@ def _put(values: Iterable[tuple[Any, list[Any]]], objects: _Places, texts: _Plac
             objects.setdefault(id(value), place)
 
 
-def _values(entries: Iterable[Entry]) -> Iterator[tuple[Any, list[Any]]]:
+def _values(entries: Iterable[Entry], noted: Iterator[Any] | None = None) -> Iterator[tuple[Any, list[Any]]]:
+    """The values of entries that may stand in a file, with their places; `noted` are those of `_changeable`."""
     for at, entry in enumerate(entries):
         message: Any = entry.message
         if type(message) is CustomMessage:
-            yield message.fields.get(RECORD), [at, RECORD]
+            yield message.fields.get(RECORD) if noted is None else next(noted), [at, RECORD]
             continue
         content = message.content
         if type(content) is str:
@@ -619,7 +645,8 @@ def _values(entries: Iterable[Entry]) -> Iterator[tuple[Any, list[Any]]]:
                 yield block.text, [at, number, "text"]
                 continue
             for field in _FIELDS[type(block)]:
-                yield _field(block, field), [at, number, field]
+                is_noted = noted is not None and field == "arguments_text"
+                yield next(noted) if is_noted else _field(block, field), [at, number, field]  # type: ignore[arg-type]
 
 
 def _field(block: Block, field: str) -> Any:
