@@ -461,6 +461,8 @@ def _place(keep: Path | None) -> Path | None:
 def _write(place: Path, data: bytes) -> None:
     """Writes the file atomically, and deletes those of other versions."""
     private_folder(place.parent)
+    if not place.is_file():  # a pipe in its place would be written to, and waited for
+        place.unlink(missing_ok=True)
     with atomic(place, private=True) as file:
         file.write(data)
     for old in place.parent.glob("prices-*.msgpack"):

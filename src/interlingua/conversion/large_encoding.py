@@ -852,14 +852,14 @@ def _encode_large(session: LargeSession, target: str, losses: LossSink) -> Large
     form, wire, about = FORMATS.get(target), WIRES.get(target), session.about
     if session.is_partial and target == session.dialect and session.is_as_read:
         return LargeFile(session)
-    if session.is_partial and form is not None and templates.FILE in about.extra.get(form.name, {}):
+    if form is not None and form.copy is not None and about.extra.get(form.name):
+        with contextlib.suppress(Unsupported):
+            return _surveyed(LargeCopy(session, form), losses)
+    elif session.is_partial and form is not None and templates.FILE in about.extra.get(form.name, {}):
         try:
             return _surveyed(LargeReturn(session, form), losses)
         except (InterlinguaError, LookupError, AttributeError, TypeError, ValueError):
             return None  # a hole without its text: reading it as a whole says so
-    if form is not None and form.copy is not None and about.extra.get(form.name):
-        with contextlib.suppress(Unsupported):
-            return _surveyed(LargeCopy(session, form), losses)
     elif form is not None and form.tree_writer is None and about.extra.get(form.name):
         return None
     if form is not None and form.tree_writer is not None:

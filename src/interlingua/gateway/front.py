@@ -399,7 +399,7 @@ class _Handler(web.RequestHandler):
         super().data_received(data)
 
     def log_exception(self, *args: Any, **options: Any) -> None:
-        if not isinstance(options.get("exc_info"), web.RequestPayloadError):  # of which the client was told
+        if not isinstance(options.get("exc_info"), web.RequestPayloadError):  # the client has its error
             super().log_exception(*args, **options)
 
     def handle_error(

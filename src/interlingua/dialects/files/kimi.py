@@ -70,7 +70,7 @@ def _step_of(event: dict[str, Any], current: Any) -> str:
 
 
 class _Answer(NamedTuple):
-    """A step of the model: its id, and what its events have said."""
+    """A step of the model: its id, and what its events contain."""
 
     step: str
     blocks: list[Block]

@@ -31,7 +31,7 @@ def _chats(value: Any) -> dict[str, list[Any]] | None:
     lists = {key: chat for key, chat in store.items() if isinstance(chat, list)} if isinstance(store, dict) else {}
     chats = {key: chat for key, chat in lists.items() if any("role" in fields_of(item) for item in chat)}
     if not chats and inner(value, "class_name") == "SimpleChatStore":
-        chats = lists  # nothing was said yet
+        chats = lists  # no messages yet
     return chats if chats and all(_is_message(item) for chat in chats.values() for item in chat) else None
 
 

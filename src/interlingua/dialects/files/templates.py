@@ -247,7 +247,7 @@ def _is_mark(value: dict[str, Any]) -> bool:
 def _changed(extra: Mapping[str, Any], change: Callable[[Any, bool], Any]) -> dict[str, Any]:
     """The `extra` with changed records: the list that a file is, those of an object that it is, or at its `PLACES`.
 
-    `change` is told whether a value is at such a place, where it may be an object.
+    `change` is called with whether a value is at such a place, where it may be an object.
     """
 
     def changed(kept: Any) -> Any:
