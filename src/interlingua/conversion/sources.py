@@ -495,12 +495,12 @@ def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}
         found, head = _large_array(stream, dialect, columns)
         if found is None and not columns and _size(stream) is not None:
             stream.seek(0)
-            found, head = _large_parts(stream, dialect, limit), b""
+            found, head = apart(stream, dialect, limit), b""
         if found is not None:
             return found
         stream = _prefixed(head, stream)
     elif not columns and as_utf8(head).lstrip().startswith(b"{"):
-        found = _large_parts(stream, dialect, limit) or _large_object(stream, dialect, limit)
+        found = apart(stream, dialect, limit)
         if found is not None:
             return found
     else:
@@ -518,6 +518,16 @@ def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}
         return Look("whole", io.BufferedReader(io.BytesIO(head)))
     copy = spooled(_prefixed(head, stream), limit + 1)
     return Look("whole", copy) if (_size(copy) or 0) > limit else look(copy, dialect, columns)
+
+
+def apart(stream: IO[bytes], dialect: str | None, limit: int = DEFAULT_LIMIT) -> Look | None:
+    """Returns the layout of a large document around several conversations, or around the records of several.
+
+    It has little in memory, also of a document that is one line.
+    """
+    is_object = as_utf8(stream.peek(16)[:16]).lstrip().startswith(b"{")  # type: ignore[attr-defined]
+    found = _large_parts(stream, dialect, limit)
+    return _large_object(stream, dialect, limit) if found is None and is_object else found
 
 
 _FIRST_ELEMENTS = 64 << 20  # bytes: a file whose first two conversations are larger is read as a whole
