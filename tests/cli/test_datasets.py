@@ -98,7 +98,7 @@ def test_an_element_that_is_too_large_ends_the_array(tmp_path: Path, monkeypatch
     path.write_bytes(gzip.compress(json.dumps([*(row(at, 4000) for at in range(600)), row(600, 8 << 20)]).encode()))
     found = list(il.read(path))
     (problem,) = [problem for conversation in found for problem in conversation.problems]
-    assert (len(found), "larger than 3 MB; 600 conversations" in problem.message) == (600, True)
+    assert (len(found), "larger than 3 MB; split it; 600 conversations" in problem.message) == (600, True)
 
 
 # --- packed ----------------------------------------------------------------------------------------------------------

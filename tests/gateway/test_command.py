@@ -21,11 +21,11 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.stores import used
-from interlingua.cli.serve import POINTERS, _reserved_port, command, program_arguments, program_environment
+from interlingua.cli.serve import POINTERS, _reserved_port, _Workers, command, program_arguments, program_environment
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger
-from interlingua.gateway.settings import ProviderSettings, Settings
+from interlingua.gateway.settings import Listen, ProviderSettings, Settings
 from interlingua.gateway.settings_file import ServeSettings
 from interlingua.values.errors import InterlinguaError
 
@@ -202,6 +202,21 @@ def test_two_workers_serve_one_port_and_end_together(given: list[str], tmp_path:
         assert 1 == output.count(f"ANTHROPIC_BASE_URL={url}\n") == output.count("draining…")
     (row,) = json.loads(invoke(tmp_path, "usage", "--by", "model", "--json").output)
     assert 10 == row["calls"]
+
+
+def test_a_worker_that_is_being_started_ends_with_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal comes when its process exists, but nobody has noted it yet."""
+    workers = _Workers(1, Listen(port=0), [])
+    start = subprocess.Popen
+
+    def interrupted(_: list[str]) -> subprocess.Popen[bytes]:
+        process = start(["sleep", "600"])
+        workers._forward(signal.SIGTERM)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with closing(workers._socket):
+        assert 0 == workers._keep(tmp_path)
 
 
 def test_usage_after_a_kill_has_every_answered_call(tmp_path: Path) -> None:

@@ -394,7 +394,10 @@ class _Workers:
     def _start(self, at: int, folder: Path, *more: str) -> None:
         port = self._socket.getsockname()[1]
         options = [*self._options, "--worker", "--metrics-folder", str(folder), "--port", str(port), *more]
-        self._processes[at] = subprocess.Popen([sys.executable, "-m", "interlingua", "serve", "run", *options])
+        process = subprocess.Popen([sys.executable, "-m", "interlingua", "serve", "run", *options])
+        self._processes[at] = process
+        if self._is_stopping:  # a signal came while it was started, and was not forwarded to it
+            process.terminate()
 
     def _forward(self, number: int, _: Any = None) -> None:
         self._is_stopping = self._is_stopping or number != signal.SIGHUP
