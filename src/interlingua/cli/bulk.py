@@ -253,11 +253,11 @@ def _is_streamed(source: Source, task: Task) -> bool:
 
 
 def _holds_several(source: Source, form: FileFormat) -> bool:
-    """Whether a large document holds several conversations, read one by one; of a list, its reader says so."""
+    """Whether a large document holds several conversations, which are read one by one."""
     if form.split is None:
         return False
     with sources.open_binary(source) as stream:
-        return sources.apart(stream, form.name) is not None
+        return sources.holds_several(stream, form.name)
 
 
 # --- converting ------------------------------------------------------------------------------------------------------

@@ -495,12 +495,12 @@ def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}
         found, head = _large_array(stream, dialect, columns)
         if found is None and not columns and _size(stream) is not None:
             stream.seek(0)
-            found, head = apart(stream, dialect, limit), b""
+            found, head = _large_parts(stream, dialect, limit), b""
         if found is not None:
             return found
         stream = _prefixed(head, stream)
     elif not columns and as_utf8(head).lstrip().startswith(b"{"):
-        found = apart(stream, dialect, limit)
+        found = _large_parts(stream, dialect, limit) or _large_object(stream, dialect, limit)
         if found is not None:
             return found
     else:
@@ -520,30 +520,34 @@ def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}
     return Look("whole", copy) if (_size(copy) or 0) > limit else look(copy, dialect, columns)
 
 
-def apart(stream: IO[bytes], dialect: str | None, limit: int = DEFAULT_LIMIT) -> Look | None:
-    """Returns the layout of a large document around several conversations, or around the records of several.
-
-    It has little in memory, also of a document that is one line.
+def holds_several(stream: IO[bytes], dialect: str) -> bool:
+    """Whether a large document holds several conversations. It has little in memory, also of a document of one line: a
+    list whose first two are larger than a chunk is left to the reader of its format, which takes one.
     """
-    is_object = as_utf8(stream.peek(16)[:16]).lstrip().startswith(b"{")  # type: ignore[attr-defined]
-    found = _large_parts(stream, dialect, limit)
-    return _large_object(stream, dialect, limit) if found is None and is_object else found
+    if as_utf8(stream.peek(16)[:16]).lstrip().startswith(b"["):  # type: ignore[attr-defined]
+        found, _ = _large_array(stream, dialect, {}, CHUNK)
+        stream.seek(0)
+    else:
+        found = _large_object(stream, dialect, DEFAULT_LIMIT)
+    return found is not None or _large_parts(stream, dialect, DEFAULT_LIMIT) is not None
 
 
 _FIRST_ELEMENTS = 64 << 20  # bytes: a file whose first two conversations are larger is read as a whole
 
 
-def _large_array(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str]) -> tuple[Look | None, bytes]:
+def _large_array(
+    stream: IO[bytes], dialect: str | None, columns: Mapping[str, str], most: int = _FIRST_ELEMENTS
+) -> tuple[Look | None, bytes]:
     """Returns the layout of an array of conversations that is larger than a chunk, split element by element.
 
     Otherwise None, and the bytes that were read. Formats recognise an array by two elements at least, and one element
-    may be larger than a chunk.
+    may be larger than a chunk: up to `most` bytes are read at a time.
     """
     splitter = Splitter()
     parts: list[bytes] = []
     found: list[bytes] = []
     size = CHUNK
-    while len(found) < 2 and not splitter.closed and size <= _FIRST_ELEMENTS:
+    while len(found) < 2 and not splitter.closed and size <= most:
         data = stream.read(size)
         parts.append(data)
         if len(data) < size:  # all of it is here
