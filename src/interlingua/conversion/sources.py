@@ -536,18 +536,18 @@ _FIRST_ELEMENTS = 64 << 20  # bytes: a file whose first two conversations are la
 
 
 def _large_array(
-    stream: IO[bytes], dialect: str | None, columns: Mapping[str, str], most: int = _FIRST_ELEMENTS
+    stream: IO[bytes], dialect: str | None, columns: Mapping[str, str], limit: int = _FIRST_ELEMENTS
 ) -> tuple[Look | None, bytes]:
     """Returns the layout of an array of conversations that is larger than a chunk, split element by element.
 
     Otherwise None, and the bytes that were read. Formats recognise an array by two elements at least, and one element
-    may be larger than a chunk: up to `most` bytes are read at a time.
+    may be larger than a chunk: up to `limit` bytes are read at a time.
     """
     splitter = Splitter()
     parts: list[bytes] = []
     found: list[bytes] = []
     size = CHUNK
-    while len(found) < 2 and not splitter.closed and size <= most:
+    while len(found) < 2 and not splitter.closed and size <= limit:
         data = stream.read(size)
         parts.append(data)
         if len(data) < size:  # all of it is here
