@@ -195,7 +195,7 @@ def echo_digest(message: AgentMessage) -> str:
             case _:
                 data = getattr(block, "data", None)
                 parts.append(f"{type(block).__name__} {data if isinstance(data, str) else _sorted(plain(block))}")
-    text = re.sub(r"\s+", "", "".join(texts))
+    text = "".join("".join(texts).split())  # without spaces
     for piece in (type(message).__name__, text, *parts):
         hashed.update(piece.encode("utf-8", "replace") + b"\0")
     return hashed.hexdigest()

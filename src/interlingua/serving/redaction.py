@@ -112,6 +112,7 @@ _three_digits = re.compile(r"\d[ -]?\d[ -]?\d").search
 _authorization = _contains("bearer", "basic")
 _secret_name = _contains("key", "secret", "token", "passw", "pwd", "passphrase", "credential")
 _SHORT = 24  # characters up to which results are cached
+_FIELDS = 400  # characters of an object's keys, likewise
 _LONG = 24  # characters from which it pays to search for a pattern's fixed text first
 
 PATTERNS: tuple[Pattern, ...] = (
@@ -241,10 +242,9 @@ def _is_clean(value: Any, name: str = "") -> bool:
     if kind is dict:
         if _is_media(value):
             return False
-        for key, item in value.items():
-            if not _is_harmless(key) or not (type(item) in _PLAIN or _is_clean(item, key)):
-                return False
-        return True
+        if not (_are_harmless(tuple(value)) if sum(map(len, value)) <= _FIELDS else all(map(_is_harmless, value))):
+            return False
+        return all(type(item) in _PLAIN or _is_clean(item, key) for key, item in value.items())
     if kind is list or kind is tuple:
         return all(map(_is_clean, value))
     return kind in _PLAIN
@@ -333,6 +333,12 @@ def _is_harmless(text: str) -> bool:
 def _has_no_match(text: str) -> bool:
     """Returns whether no pattern matches; cached, since keys, roles and types repeat."""
     return not _matches(text)
+
+
+@functools.lru_cache(maxsize=1024)
+def _are_harmless(keys: tuple[str, ...]) -> bool:
+    """Returns whether no pattern matches a key; cached, since objects of one kind have the same."""
+    return all(map(_is_harmless, keys))
 
 
 _SECRET = Pattern("secret", re.compile(""))
