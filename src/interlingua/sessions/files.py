@@ -446,6 +446,7 @@ class FileStore:
                 raise ValueError("it contains a NUL character")
         self._folder = folder
         self._folders: dict[str, Path] = {}
+        self._blobs: dict[str, FileBlobs] = {}
 
     def folder(self, agent: str) -> Path:
         if self._folder is not None:
@@ -471,9 +472,10 @@ class FileStore:
         return FileLog(path, write=write, create=create)
 
     def create(self, agent: str, id: str, lines: Callable[[], Sequence[bytes]]) -> bool:
-        path = self.path(agent, id)
+        folder = self.folder(agent)
+        path = f"{folder}{os.sep}{check_name(id, 'session')}{ENDING}"
         # Not through the session's own file: others would see it before it is complete.
-        part = path.with_name(f".{id}-{secrets.token_hex(4)}.part")
+        part = f"{folder}{os.sep}.{id}-{secrets.token_hex(4)}.part"
         with typed(path):
             if os.path.lexists(path):
                 return False
@@ -481,7 +483,7 @@ class FileStore:
             try:
                 handle = open_regular(part, _NEW)
             except FileNotFoundError:
-                make_folder(path.parent)
+                make_folder(folder)
                 handle = open_regular(part, _NEW)
             try:
                 try:
@@ -514,10 +516,14 @@ class FileStore:
             sync_folder(self.folder(agent))
 
     def blobs(self, agent: str) -> "FileBlobs":
-        from .blobs import FileBlobs  # on first use: a list of sessions needs no dialects
+        found = self._blobs.get(agent)
+        if found is None:
+            from .blobs import FileBlobs  # on first use: a list of sessions needs no dialects
 
-        folder = self.folder(agent)
-        return FileBlobs((folder.parent if folder.name == "sessions" else folder) / "blobs")
+            folder = self.folder(agent)
+            found = FileBlobs((folder.parent if folder.name == "sessions" else folder) / "blobs")
+            self._blobs[agent] = found
+        return found
 
     def texts(self, agent: str) -> Iterator[bytes]:
         folder = self.folder(agent)

@@ -337,16 +337,16 @@ def encode_line(entry: Entry, *, root: bool = False) -> bytes:
         taken = next(key for key in PLACES if key in residual)
         raise FormatError(f"reserved key {taken!r} in a message; it stores the entry's place in the session")
     raw = dump(message)
-    place = (
-        ("id", entry.id),
-        ("parentId", entry.parent_id),
-        ("parents", entry.parents or None),
-        ("entryExtra", (_kept_extra(entry) or None) if entry.extra else None),
-    )
-    for key, value in place:
-        if value is not None or (root and key == "parentId"):
-            raw = b'%s,"%s":%s}' % (raw[:-1], key.encode(), jsontext.write(value))
-    return raw
+    place: dict[str, Any] = {}
+    if entry.id is not None:
+        place["id"] = entry.id
+    if entry.parent_id is not None or root:
+        place["parentId"] = entry.parent_id
+    if entry.parents:
+        place["parents"] = entry.parents
+    if entry.extra and (extra := _kept_extra(entry)):
+        place["entryExtra"] = extra
+    return b"%b,%b" % (raw[:-1], jsontext.write(place)[1:]) if place else raw
 
 
 def placed(
