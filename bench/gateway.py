@@ -319,7 +319,9 @@ class Server:
                     await asyncio.sleep(0.1)
                 else:
                     writer.close()
-                    return
+                    await asyncio.sleep(0.1)
+                    if self._process.poll() is None:  # else somebody else has taken its port
+                        return
 
     def stop(self) -> None:
         if self._process.poll() is None:
