@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -275,3 +276,25 @@ def test_a_new_session_is_the_same_however_it_is_written(tmp_path: Path, session
         assert 1 == len([one for one in home.rglob("*") if "blobs" in one.parts and one.is_file()])
     assert written[0] == written[1]
     assert 5 == len(written[0])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no limit to set")
+def test_conversations_are_recorded_however_few_files_may_be_open(tmp_path: Path) -> None:
+    """More conversations at once than the system allows open files: each is closed in time for the others."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = len([*Path("/dev/fd").iterdir()]) + 100
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    try:
+        writer = SessionWriter(store_at(None, str(tmp_path)))
+        first = [turn([f"{at}"], answer(f"a{at}")) for at in range(limit)]
+        again = [turn([f"{at}", answer(f"a{at}"), "and?"], answer("so")) for at in range(limit)]
+        records = [decode_record(encode_record(number, one)) for number, one in enumerate(first + again)]
+        outcomes = [outcome for record in records for outcome in writer.write([record])]
+        assert outcomes == [(number, None) for number in range(2 * limit)]
+        outcomes = writer.close()
+        assert not outcomes
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert {len(session.path()) for session in sessions(tmp_path)} == {4}

@@ -62,7 +62,7 @@ IDLE = 2.0  # seconds without an exchange after which a session is closed, so th
 HOLD = 4.0  # seconds after which a session is closed in any case: another worker may wait for it
 BUSY = 10.0  # seconds to wait for another writer of a session
 RETRY = 0.05  # seconds between two attempts to open a session that another writer has
-_OPEN = 64  # sessions that are open at once
+_OPEN = 256  # sessions that are open at once, with two files each; fewer where the system allows fewer files
 _FIRST_TURN = 4  # entries of a new session that are written at once
 _REMEMBERED = 4096  # conversations
 _ECHOES = 16_384  # messages whose digest is known
@@ -321,6 +321,7 @@ class SessionWriter:
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._created: OrderedDict[str, float] = OrderedDict()  # sessions in one write, not synced, and when
         self._waiting: dict[str, _Waiting] = {}
+        self._max_open = min(_OPEN, _file_limit() // 4)
 
     def write(self, records: Sequence[Record]) -> list[Outcome]:
         """Writes records, and earlier ones whose session was busy. Returns the outcomes of those that are done."""
@@ -472,7 +473,7 @@ class SessionWriter:
         if not create_session(self._store, AGENT, id, self._first_line(id, turn), entries):
             return False
         self._created[id] = time.monotonic()
-        if len(self._created) > _OPEN:
+        if len(self._created) > self._max_open:
             self._created.popitem(last=False)
         return True
 
@@ -516,7 +517,7 @@ class SessionWriter:
         place = self._open.get(id)
         if place is None:
             place = self._open[id] = _Open(self._session(id, turn))
-            if len(self._open) > _OPEN:
+            if len(self._open) > self._max_open:
                 self._close(next(iter(self._open)))
         else:
             self._open.move_to_end(id)
@@ -588,6 +589,16 @@ class SessionWriter:
         if place is not None:
             with contextlib.suppress(SessionError, OSError):  # every line is written already
                 place.session.close(sync=sync)
+
+
+def _file_limit() -> int:
+    """How many files a process may have open."""
+    try:
+        import resource
+    except ImportError:  # Windows: its C library allows so many
+        return 512
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit if limit != resource.RLIM_INFINITY else 1 << 20
 
 
 def _remember(place: OrderedDict[K, V], key: K, value: V, limit: int) -> None:
