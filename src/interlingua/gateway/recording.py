@@ -63,6 +63,7 @@ HOLD = 4.0  # seconds after which a session is closed in any case: another worke
 BUSY = 10.0  # seconds to wait for another writer of a session
 RETRY = 0.05  # seconds between two attempts to open a session that another writer has
 _OPEN = 256  # sessions that are open at once, with two files each; fewer where the system allows fewer files
+_UNSYNCED = 64  # new sessions that are synced when they are idle; under load, the system writes them itself
 _FIRST_TURN = 4  # entries of a new session that are written at once
 _REMEMBERED = 4096  # conversations
 _ECHOES = 16_384  # messages whose digest is known
@@ -473,7 +474,7 @@ class SessionWriter:
         if not create_session(self._store, AGENT, id, self._first_line(id, turn), entries):
             return False
         self._created[id] = time.monotonic()
-        if len(self._created) > self._max_open:
+        if len(self._created) > _UNSYNCED:
             self._created.popitem(last=False)
         return True
 
