@@ -135,6 +135,8 @@ class Recall:
         assert self.shared is not None
         found = await self.shared.read([_shared_name(name) for name in names])
         for name in names:
+            if name in self._unsaved:  # newer than what the store has
+                continue
             shared_name = _shared_name(name)
             data = found.get(shared_name)
             try:
