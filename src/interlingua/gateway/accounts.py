@@ -13,7 +13,6 @@
 
 import asyncio
 import contextlib
-import logging
 import math
 import secrets
 import time
@@ -25,7 +24,7 @@ import msgspec
 from msgspec import Struct, field
 
 from .exchange import ClientKey, Quota
-from .state import Pace, StateError, StateStore, Stored
+from .state import Pace, StateError, StateStore, Stored, log_failure
 
 NANO = 1_000_000_000  # of a dollar
 LEASE = 60.0  # seconds until what a silent gateway put aside is taken as spent
@@ -34,8 +33,6 @@ WINDOW = 60  # seconds
 _MAX_AHEAD = 1024  # calls
 _WRITE_EVERY = 0.1  # seconds between writes of what was used, while no caller waits
 _RETRY = 0.5  # seconds between attempts to write what was used, while the store is away
-
-_log = logging.getLogger(__name__)
 
 
 class _Share(Struct, array_like=True):
@@ -535,7 +532,7 @@ class Accounts:
 
     def _postpone(self, batch: _Batch, error: StateError) -> None:
         """Refuses waiting callers; usage is kept for later."""
-        _log.error("%s", error)
+        log_failure("the limits of keys cannot be written", error)
         for name, waiting in batch.items():
             _refuse(waiting, error)
             used = [one for one in waiting if isinstance(one.operation, _DURABLE)]
