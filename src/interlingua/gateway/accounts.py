@@ -93,7 +93,7 @@ class Account(Struct, array_like=True):
 class Refusal(Struct, frozen=True):
     """The limit that was reached, and the seconds until it is free; None: waiting does not help."""
 
-    limit: str  # requests, tokens, concurrency, budget
+    limit: str  # requests, tokens, concurrency, reserved (of a budget), budget
     message: str
     retry_after: float | None
 
@@ -262,9 +262,10 @@ def _over_budget(key: ClientKey, spent: int, reserved: int, cost: int, now: floa
         f" ${spent / NANO:,.4f} is spent, ${reserved / NANO:,.4f} put aside for open calls,"
         f" and this call may cost ${cost / NANO:,.4f}"
     )
-    if cost > (key.budget or 0) * NANO:  # no period has room for it
-        return Refusal("budget", message, None)
-    return Refusal("budget", message, 1.0 if reserved else _until_next(key.budget_period, now))
+    budget = (key.budget or 0) * NANO
+    if spent + cost <= budget:  # there is room for it if the open calls cost less
+        return Refusal("reserved", message, 1.0)
+    return Refusal("budget", message, None if cost > budget else _until_next(key.budget_period, now))
 
 
 def budget_text(dollars: float) -> str:
