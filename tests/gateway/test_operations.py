@@ -847,6 +847,16 @@ async def test_what_is_passed_on_is_in_the_ledger_and_errors_are_the_wires_own(
     await ledger.close()
 
 
+async def test_errors_of_passed_on_paths_have_the_form_of_the_path(upstream: Server) -> None:
+    """
+    Whichever wire the provider speaks: its client reads the one of the path.
+    """
+    async with Gateway(settings_for(upstream)) as gateway:
+        for path, name in (("/api/embed", "anthropic-messages"), ("/v1/embeddings", "ollama-chat")):
+            status, answer = await asked(gateway, "POST", path, {"model": name, "input": "text"})
+            assert status == 404 and isinstance(answer["error"], str if path == "/api/embed" else dict)
+
+
 async def test_a_model_in_the_path_is_passed_on_without_the_clients_key(upstream: Server) -> None:
     """
     Gemini's clients name the model in the path and may send their key in the query, which no provider gets to see.

@@ -926,7 +926,7 @@ class Gateway:
         endpoint = place.access()[1] if place is not None else None
         if place is None or place.wire is None or endpoint is None or endpoint.sign is not None:
             raise nothing
-        exchange.model, exchange.wire = place.model, place.wire
+        exchange.model = place.model
         tokens, reservation = len(body) // 4, None
         if self.gate is not None:
             reservation = await self.gate.admit(exchange, input_tokens=tokens, output_tokens=0, highest_cost=None)
