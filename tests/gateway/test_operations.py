@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -76,13 +77,14 @@ LISTS = {
 @pytest.mark.parametrize("path", LISTS)
 async def test_models_are_listed_in_each_form(path: str, gateway: Gateway) -> None:
     """
-    Aliases first, then the offline models.
+    Aliases first, then the offline models; no limits that nobody knows.
     """
     status, answer = await asked(gateway, "GET", path)
     assert status == 200
     names = LISTS[path](answer)
     assert names[0] == "openai-completions"
     assert "debug/parrot-1" in names
+    assert not {"inputTokenLimit", "outputTokenLimit", "context_length"} & set(re.findall(r"\w+", str(answer)))
 
 
 async def test_one_model_is_looked_up(gateway: Gateway) -> None:
