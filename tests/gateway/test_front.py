@@ -259,10 +259,11 @@ async def test_a_call_in_pieces_is_answered_when_it_is_whole(gateway: Gateway) -
     writer.close()
 
 
-async def test_a_large_body_is_refused_by_its_length(gateway: Gateway) -> None:
-    """In the wire's own form, as with aiohttp."""
+@pytest.mark.parametrize("sent", [100, 200_000])
+async def test_a_large_body_is_refused_by_its_length(gateway: Gateway, sent: int) -> None:
+    """In the wire's own form, as with aiohttp, and before it has come."""
     reader, writer = await connected(gateway)
-    writer.write(post(gateway, BODY.replace(b"Hi", b"x" * 200_000)))
+    writer.write(post(gateway, BODY.replace(b"Hi", b"x" * 200_000))[:sent])
     status, body = await answer(reader)
     assert 413 == status and "request_too_large" in json.loads(body)["error"]["type"]
     writer.close()

@@ -106,7 +106,7 @@ async def test_a_budget_counts_what_is_put_aside_and_then_what_it_cost() -> None
     """The last cent is promised once; a cheaper answer gives back the rest; an unknown cost takes all of it."""
     key, door = ClientKey(name="k", budget=1.0), gate(MemoryState())
     first = await door.admit(exchange(key), input_tokens=1, highest_cost=0.75)
-    assert "insufficient_quota" == await outcome(door, key, 0.3)
+    assert "rate_limit_exceeded" == await outcome(door, key, 0.3)
     await first.settle(used(key, "a", 0.25))
     second = await door.admit(exchange(key), input_tokens=1, highest_cost=0.5)
     await second.settle(used(key, "b", None))
@@ -114,6 +114,18 @@ async def test_a_budget_counts_what_is_put_aside_and_then_what_it_cost() -> None
     third = await door.admit(exchange(key), input_tokens=1, highest_cost=0.25)
     await third.settle(exchange(key))  # no provider was reached
     assert "ok" == await outcome(door, key, 0.25)
+
+
+async def test_only_a_spent_budget_tells_clients_to_stop() -> None:
+    """Clients give up at `insufficient_quota`: what open calls have put aside may be free in a second, while what is
+    spent is not, whatever is open."""
+    key, door = ClientKey(name="k", budget=1.0, budget_period="day"), gate(MemoryState())
+    await (await door.admit(exchange(key), input_tokens=1, highest_cost=0.5)).settle(used(key, "a", 0.5))
+    await door.admit(exchange(key), input_tokens=1, highest_cost=0.25)
+    for cost, code, waits in ((0.4, "rate_limit_exceeded", False), (0.6, "insufficient_quota", True)):
+        with pytest.raises(RateLimited) as refused:
+            await door.admit(exchange(key), input_tokens=1, highest_cost=cost)
+        assert (code, waits) == (refused.value.code, (refused.value.retry_after or 0) > 60)
 
 
 async def test_an_unknown_price_is_refused_where_there_is_a_budget() -> None:

@@ -13,13 +13,15 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import interlingua as il
 from gateway.stores import exchange, used
+from interlingua.gateway import Gateway, Listen, ProviderSettings, Settings, state
 from interlingua.gateway import ledger as ledgers
-from interlingua.gateway import state
 from interlingua.gateway.accounts import NANO, Accounts
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.gate import KeyGate
@@ -27,7 +29,8 @@ from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger, LedgerEntry
 from interlingua.gateway.state import MemoryState, SqliteState, StateError
 from interlingua.values.errors import Overloaded
-from interlingua.values.messages import Usage
+from interlingua.values.folding import unfold
+from interlingua.values.messages import AssistantMessage, Usage
 
 KILLS = int(os.environ.get("INTERLINGUA_KILLS", "8"))
 KEY = ClientKey(name="ci")
@@ -67,6 +70,46 @@ async def test_usage_is_summed_by_key_model_and_day_in_disjoint_buckets(tmp_path
     assert int(0.3 * NANO) == (await ledger.spent("ci")).total
     assert 0o600 == stat.S_IMODE((tmp_path / "gateway.db").stat().st_mode)
     await ledger.close()
+
+
+async def test_a_stream_that_comes_in_one_piece_is_no_error(tmp_path: Path) -> None:
+    """Its entry is written before anything is sent, and has the status that the client gets."""
+    answer = AssistantMessage(content="Hello", usage=Usage.of(1, 1), stop_reason="stop", response_id="msg_1", model="m")
+    encoder = il.dialect("anthropic-messages").StreamEncoder()
+    events = b"".join(map(encoder.feed, unfold(answer))) + encoder.close()
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"hello")
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        writer.write(head + b"%x\r\n%b\r\n" % (len(events), events))
+        await asyncio.sleep(0.1)  # the end of the body comes later than the last event
+        writer.write(b"0\r\n\r\n")
+        writer.close()
+
+    upstream = await asyncio.start_server(respond, "127.0.0.1", 0)
+    settings = Settings(
+        providers=(
+            ProviderSettings(
+                id="up",
+                api="anthropic-messages",
+                base_url=f"http://127.0.0.1:{upstream.sockets[0].getsockname()[1]}",
+                api_keys=("k",),
+            ),
+        ),
+        listen=Listen(port=0),
+    )
+    ledger = Ledger(f"sqlite:{tmp_path / 'gateway.db'}", tmp_path)
+    body = {"model": "up/m", "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": "hello"}]}
+    async with (
+        Gateway(settings, observers=[ledger]) as gateway,
+        aiohttp.ClientSession() as client,
+        client.post(f"{gateway.url}/v1/messages", json=body) as response,
+    ):
+        assert b"message_stop" in await response.read()
+    assert [(1, 0)] == [(row.calls, row.errors) for row in await ledger.usage(())]
+    await ledger.close()
+    upstream.close()
+    await upstream.wait_closed()
 
 
 async def test_an_exchange_counts_once_however_often_it_is_observed(tmp_path: Path) -> None:

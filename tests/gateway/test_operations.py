@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -76,13 +77,14 @@ LISTS = {
 @pytest.mark.parametrize("path", LISTS)
 async def test_models_are_listed_in_each_form(path: str, gateway: Gateway) -> None:
     """
-    Aliases first, then the offline models.
+    Aliases first, then the offline models; no limits that nobody knows.
     """
     status, answer = await asked(gateway, "GET", path)
     assert status == 200
     names = LISTS[path](answer)
     assert names[0] == "openai-completions"
     assert "debug/parrot-1" in names
+    assert not {"inputTokenLimit", "outputTokenLimit", "context_length"} & set(re.findall(r"\w+", str(answer)))
 
 
 async def test_one_model_is_looked_up(gateway: Gateway) -> None:
@@ -845,6 +847,16 @@ async def test_what_is_passed_on_is_in_the_ledger_and_errors_are_the_wires_own(
     assert (row.model, row.calls, row.errors, row.estimated) == ("up-openai-completions/test-model", 3, 1, 1)
     assert row.input == 7 + len(json.dumps(body)) // 4
     await ledger.close()
+
+
+async def test_errors_of_passed_on_paths_have_the_form_of_the_path(upstream: Server) -> None:
+    """
+    Whichever wire the provider speaks: its client reads the one of the path.
+    """
+    async with Gateway(settings_for(upstream)) as gateway:
+        for path, name in (("/api/embed", "anthropic-messages"), ("/v1/embeddings", "ollama-chat")):
+            status, answer = await asked(gateway, "POST", path, {"model": name, "input": "text"})
+            assert status == 404 and isinstance(answer["error"], str if path == "/api/embed" else dict)
 
 
 async def test_a_model_in_the_path_is_passed_on_without_the_clients_key(upstream: Server) -> None:

@@ -378,6 +378,29 @@ async def test_while_the_store_is_away_ids_are_refused_and_other_requests_are_se
                 await client.conversations.create()
 
 
+class Full(TableRecall):
+    """A table that can be read, but not written."""
+
+    async def write(self, values: Mapping[str, bytes]) -> None:
+        raise StateError("no memory")
+
+
+async def test_a_response_that_cannot_be_shared_is_still_known_here(tmp_path: Path) -> None:
+    """A store without memory or disk space has no newer state than the gateway that keeps the response."""
+    address = f"sqlite:{tmp_path / 'recall.db'}"
+    await open_recall(address, 1 << 20).close()  # makes the table
+    store = Full(open_database(address, ()), 1 << 20)
+    with Server(strict=True) as upstream:
+        async with (
+            Gateway(settings_for(upstream), recall=Recall(1 << 20, store)) as gateway,
+            openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client,
+        ):
+            first = await client.responses.create(model="ollama-chat", input="Hi")
+            await client.responses.create(model="ollama-chat", input="And?", previous_response_id=first.id)
+            assert ["Hi", "Hi", "And?"] == [one["content"] for one in upstream.last.json["messages"]]
+    await store.close()
+
+
 def steps(work: Callable[..., object], *given: str) -> list[tuple[str, str]]:
     """Every call that some work makes, functions written in C included."""
     made: list[tuple[str, str]] = []

@@ -24,6 +24,7 @@ from interlingua.connect import telemetry
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector
 from interlingua.connect.registry import ConnectorRegistry
+from interlingua.gateway import state
 from interlingua.gateway.access_log import AccessLog
 from interlingua.gateway.accounts import NANO
 from interlingua.gateway.exchange import ClientKey
@@ -187,6 +188,31 @@ async def test_health_and_readiness(tmp_path: Path) -> None:
         assert 503 == status and "secret" not in text
         assert 503 == (await ask(service))[0]
         service.ledger.failure = None
+
+
+async def test_redis_without_memory_refuses_once_in_the_log_and_recovers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Limited keys are refused and the gateway is not ready, although Redis can be read; the log has one line of each
+    failure, not one of each request."""
+    from redis.asyncio import Redis
+
+    from interlingua.gateway import service as module
+
+    monkeypatch.setattr(module, "_PROBE", 0.0)
+    monkeypatch.setattr(state, "_logged", {})
+    with redis_server(tmp_path) as server:
+        settings = ServeSettings(gateway=Settings(listen=Listen(port=0)), state=StateSettings(limits=server.address))
+        async with serving(tmp_path, settings) as service, Redis.from_url(server.address) as redis:
+            secret = service.keys.add(ClientKey(name="ci", requests_per_minute=3))
+            assert [200, 200] == [(await ask(service, secret))[0], (await get(service, "/readyz"))[0]]
+            await redis.config_set("maxmemory", 1)
+            assert {503} == {(await ask(service, secret))[0] for _ in range(20)}
+            assert 503 == (await get(service, "/readyz"))[0]
+            assert len(set(caplog.messages)) == len(caplog.messages) < 5
+            await redis.config_set("maxmemory", 0)
+            assert 200 == (await get(service, "/readyz"))[0]
+            assert [200, 200, 429] == [(await ask(service, secret))[0] for _ in range(3)]
 
 
 def test_a_line_that_a_killed_gateway_cut_spoils_no_other(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def run(home: Path, *arguments: Any, **more: Any) -> Outcome:
 def test_list_shows_what_there_is(home: Path, ids: list[str]) -> None:
     """For people and for programs; an empty home is no error."""
     assert "no sessions\n" == run(home / "none", "list").out
+    assert "no sessions of other; --all lists those of others\n" == run(home, "list", "--agent", "other").out
     shown = run(home, "list")
     assert "work" in shown.out and "Read it" in shown.out
     (row,) = run(home, "list", "--json").json

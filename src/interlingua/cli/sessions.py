@@ -82,7 +82,8 @@ def list_(where: Where, all_agents: bool, limit: int | None, as_json: bool) -> N
     elif rows:
         _table(rows, with_agent=all_agents)
     else:
-        output.console().print("no sessions")
+        others = agent and operations.list_sessions(None, limit=1, home=where["home"], store=where["store"])
+        output.console().print(f"no sessions of {agent}; --all lists those of others" if others else "no sessions")
 
 
 def _table(rows: list[SessionInfo], *, with_agent: bool) -> None:

@@ -13,7 +13,6 @@
 
 import asyncio
 import contextlib
-import logging
 import math
 import secrets
 import time
@@ -25,7 +24,7 @@ import msgspec
 from msgspec import Struct, field
 
 from .exchange import ClientKey, Quota
-from .state import Pace, StateError, StateStore, Stored
+from .state import Pace, StateError, StateStore, Stored, log_failure
 
 NANO = 1_000_000_000  # of a dollar
 LEASE = 60.0  # seconds until what a silent gateway put aside is taken as spent
@@ -34,8 +33,6 @@ WINDOW = 60  # seconds
 _MAX_AHEAD = 1024  # calls
 _WRITE_EVERY = 0.1  # seconds between writes of what was used, while no caller waits
 _RETRY = 0.5  # seconds between attempts to write what was used, while the store is away
-
-_log = logging.getLogger(__name__)
 
 
 class _Share(Struct, array_like=True):
@@ -96,7 +93,7 @@ class Account(Struct, array_like=True):
 class Refusal(Struct, frozen=True):
     """The limit that was reached, and the seconds until it is free; None: waiting does not help."""
 
-    limit: str  # requests, tokens, concurrency, budget
+    limit: str  # requests, tokens, concurrency, reserved (of a budget), budget
     message: str
     retry_after: float | None
 
@@ -265,9 +262,10 @@ def _over_budget(key: ClientKey, spent: int, reserved: int, cost: int, now: floa
         f" ${spent / NANO:,.4f} is spent, ${reserved / NANO:,.4f} put aside for open calls,"
         f" and this call may cost ${cost / NANO:,.4f}"
     )
-    if cost > (key.budget or 0) * NANO:  # no period has room for it
-        return Refusal("budget", message, None)
-    return Refusal("budget", message, 1.0 if reserved else _until_next(key.budget_period, now))
+    budget = (key.budget or 0) * NANO
+    if spent + cost <= budget:  # there is room for it if the open calls cost less
+        return Refusal("reserved", message, 1.0)
+    return Refusal("budget", message, None if cost > budget else _until_next(key.budget_period, now))
 
 
 def budget_text(dollars: float) -> str:
@@ -535,7 +533,7 @@ class Accounts:
 
     def _postpone(self, batch: _Batch, error: StateError) -> None:
         """Refuses waiting callers; usage is kept for later."""
-        _log.error("%s", error)
+        log_failure("the limits of keys cannot be written", error)
         for name, waiting in batch.items():
             _refuse(waiting, error)
             used = [one for one in waiting if isinstance(one.operation, _DURABLE)]

@@ -8,7 +8,6 @@ Failures are raised as typed errors. `Reply.begun` tells whether the client has 
 """
 
 import asyncio
-import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -63,10 +62,8 @@ from .recall import reference_id
 from .replying import Reply
 from .rewriting import Cutter, FrameRenaming, renaming, valid_text, with_option, without_repeats
 from .routing import Place
-from .state import StateError
+from .state import StateError, log_failure
 from .turns import Turns
-
-_log = logging.getLogger(__name__)
 
 LARGE_BODY = 64 * 1024  # bytes of a request above which it is worked on beside the event loop
 _FIRST = 2048  # bytes of a stream that do not wait for the rest, where all of it has come at once
@@ -710,7 +707,7 @@ class Attempt:
             try:
                 await self._save()
             except StateError as error:
-                _log.error("answers are not shared with other workers yet: %s", error)
+                log_failure("answers are not shared with other workers yet", error)
 
     def _answered(self, message: AssistantMessage) -> None:
         """Remembers a complete response before the client has its end: the next turn may come at once."""

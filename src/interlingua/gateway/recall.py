@@ -40,7 +40,7 @@ from ..values.messages import (
 )
 from ..values.request import Request
 from .recall_store import RecallStore
-from .state import StateError
+from .state import StateError, log_failure
 
 _log = logging.getLogger(__name__)
 _OVERHEAD = 600  # bytes of an entry beside its text
@@ -124,7 +124,7 @@ class Recall:
             try:
                 await self._fetch(missing)
             except StateError as error:
-                _log.error("answers are not put back: %s", error)
+                log_failure("answers are not put back", error)
 
     async def fetch_ids(self, key: str, *kinds_and_ids: tuple[str, str]) -> None:
         """Loads what is referred to by id in its current state: others may have changed or deleted it."""
@@ -135,6 +135,8 @@ class Recall:
         assert self.shared is not None
         found = await self.shared.read([_shared_name(name) for name in names])
         for name in names:
+            if name in self._unsaved:  # newer than what the store has
+                continue
             shared_name = _shared_name(name)
             data = found.get(shared_name)
             try:

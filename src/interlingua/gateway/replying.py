@@ -216,6 +216,7 @@ class Reply:
         """To be called before the client has the end of the response, which is then complete."""
         before_end, self._before_end = self._before_end, None
         if before_end is not None:
+            self._exchange.status = self._exchange.status or 200  # a stream that came in one piece is not yet open
             before_end(self._exchange)
 
     # --- in one piece

@@ -460,6 +460,8 @@ class Gateway:
     async def _received(self, http: ClientRequest) -> bytes:
         """The body of a request, as it was sent."""
         limits = self.settings.limits
+        if isinstance(http, web.BaseRequest) and (http.content_length or 0) > limits.body:
+            raise _too_large(limits)
         try:
             if isinstance(http, web.BaseRequest) and http.content.is_eof():  # the body is already complete
                 return await http.read()
@@ -472,7 +474,8 @@ class Gateway:
         except web.HTTPRequestEntityTooLarge:
             raise _too_large(limits) from None
         except TimeoutError:
-            raise BadRequest(f"the body did not arrive within {limits.body_timeout:g} s", status=408) from None
+            message = f"the body did not arrive within {limits.body_timeout:g} s; send it again, or less"
+            raise BadRequest(message, status=408) from None
         except web.RequestPayloadError:
             raise BadRequest("the body cannot be read: its pieces do not fit together", status=400) from None
 
@@ -923,7 +926,7 @@ class Gateway:
         endpoint = place.access()[1] if place is not None else None
         if place is None or place.wire is None or endpoint is None or endpoint.sign is not None:
             raise nothing
-        exchange.model, exchange.wire = place.model, place.wire
+        exchange.model = place.model
         tokens, reservation = len(body) // 4, None
         if self.gate is not None:
             reservation = await self.gate.admit(exchange, input_tokens=tokens, output_tokens=0, highest_cost=None)

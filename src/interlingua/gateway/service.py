@@ -31,12 +31,13 @@ from .recall_store import RecallStore, open_recall
 from .recorder import Recorder, recorder_of
 from .server import Gateway
 from .settings_file import ServeSettings, load_settings, resolved_address
-from .state import StateError, StateStore, open_state
+from .state import StateError, StateStore, Stored, log_failure, open_state
 
 DRAIN = 30.0  # seconds that open exchanges have after SIGTERM
 _WATCH = 1.0  # seconds between two looks at the settings file
 # Seconds until the ledger adopts journals again: first those that a starting process of a killed gateway still locked.
 _RECOVER = (5.0, 300.0)
+_READY = "ready\n"  # written by probes; no key has such a name
 _PROBE = 1.0  # seconds for which the store's answer to a probe counts
 
 _log = logging.getLogger(__name__)
@@ -223,10 +224,11 @@ class Service:
         at, problem = self._probed
         if time.monotonic() - at > _PROBE:
             try:
-                await self._store.swap({"ready": READ})
+                found = (await self._store.swap({_READY: READ}))[_READY]
+                await self._store.swap({_READY: Stored(found.version, b"-")})  # a full store can still be read
                 problem = None
             except StateError as error:
-                _log.error("%s", error)
+                log_failure("the limits of keys cannot be written", error)
                 problem = "limits"
             self._probed = (time.monotonic(), problem)
         return problem

@@ -10,6 +10,7 @@ SQLite is the default: one file, for the gateways of one machine. Redis and Post
 import asyncio
 import contextlib
 import logging
+import math
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -37,9 +38,21 @@ class StateError(InterlinguaError):
 
 def unavailable(message: str, error: Exception) -> Overloaded:
     """Returns a server error for the client; the cause is in the log."""
-    _log.error("%s: %s", message, error)
+    log_failure(message, error)
     remedy = "try again, or see the gateway's log"
     return Overloaded(f"{message}; {remedy}", status=503, code="state_unavailable", retry_after=1.0)
+
+
+_REMIND = 60.0  # seconds between two log lines about the same failure
+_logged: dict[str, float] = {}
+
+
+def log_failure(message: str, error: Exception) -> None:
+    """Logs the failure of a store, once a minute: as long as it lasts, every request meets it."""
+    now = time.monotonic()
+    if now - _logged.get(message, -math.inf) > _REMIND:
+        _logged[message] = now
+        _log.error("%s: %s", message, error)
 
 
 class Stored(NamedTuple):

@@ -15,7 +15,7 @@ API = cohere.API
 
 
 def _models(names: Sequence[str]) -> dict[str, Any]:
-    return {"models": [{"name": name, "endpoints": ["chat"], "context_length": 128_000} for name in names]}
+    return {"models": [{"name": name, "endpoints": ["chat"]} for name in names]}
 
 
 def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:

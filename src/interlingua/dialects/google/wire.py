@@ -18,11 +18,8 @@ _MODELS = r"/(?:models|publishers/[^/]+/models)"
 
 
 def _models(names: Sequence[str]) -> dict[str, Any]:
-    verbs = ["generateContent", "streamGenerateContent"]
-    limits = {"inputTokenLimit": 1048576, "outputTokenLimit": 65536}
-    entries = [
-        {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": verbs, **limits} for name in names
-    ]
+    verbs = ["generateContent", "streamGenerateContent", "countTokens"]
+    entries = [{"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": verbs} for name in names]
     return {"models": entries}
 
 

@@ -15,12 +15,13 @@ from ..limits import TargetLimits
 from ..wire import NDJSON, EmbeddingRoute, Evidence, Http, Rephrased, Wire
 from . import codec
 
+_DETAILS = {"format": "", "family": "interlingua", "families": [], "parameter_size": "", "quantization_level": ""}
+
 
 def _models(names: Sequence[str]) -> dict[str, Any]:
-    details = {"format": "gguf", "family": "test", "parameter_size": "1B", "quantization_level": "Q4_0"}
     modified = "2025-01-01T00:00:00Z"
     entries = [
-        {"name": name, "model": name, "modified_at": modified, "size": 1, "digest": "0" * 64, "details": details}
+        {"name": name, "model": name, "modified_at": modified, "size": 1, "digest": "0" * 64, "details": _DETAILS}
         for name in names
     ]
     return {"models": entries}
@@ -89,8 +90,7 @@ def _show(names: Sequence[str], body: Any) -> Any:
     name = body.get("model") or body.get("name") if isinstance(body, dict) else None
     if name not in names:
         raise BadRequest(f"model {name!r} not found", status=404, code="model_not_found")
-    details = {"format": "", "family": "interlingua", "families": [], "parameter_size": "", "quantization_level": ""}
-    return {"details": details, "model_info": {}, "capabilities": ["completion", "tools", "vision", "thinking"]}
+    return {"details": _DETAILS, "model_info": {}, "capabilities": ["completion", "tools", "vision", "thinking"]}
 
 
 def _is_response(value: Any) -> bool:
