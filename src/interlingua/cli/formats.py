@@ -13,7 +13,7 @@ from rich.text import Text
 from .. import conversion
 from ..conversion import Detection, detect, sources
 from ..conversion.checks import Finding, check, check_large, too_few
-from ..conversion.large_sessions import detect_large, is_large, line_messages, open_large
+from ..conversion.large_sessions import detect_large, is_large, open_large
 from ..conversion.tokenizing import Count, counter, tokens
 from ..conversion.training import trainers
 from ..dialects import DIALECTS, FORMATS, WIRES, dialect
@@ -238,11 +238,6 @@ def stats_command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | 
             if is_large(source):
                 size = None if count is None else _tokens_in(source, origin, count)
                 is_streamed = count is None or size is not None
-                messages = line_messages(source, origin, problems, advance=advance) if is_streamed else None
-                if messages is not None:
-                    totals.add_messages(messages, list_price)
-                    sizes.extend(() if size is None else (size,))
-                    continue
                 session = open_large(source, origin, problems, advance=advance) if is_streamed else None
                 if session is not None:
                     totals.add_conversation(session.about, list_price, session.entries())
