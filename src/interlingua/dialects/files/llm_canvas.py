@@ -68,6 +68,7 @@ from ..residual import (
     string,
     with_residual,
 )
+from ..results import is_tool_result
 from ..wire import FileFormat
 from .message_rules import in_canvas
 from .records import MEDIA, NO_CALL, OWN, SERVER_TOOLS, TOOLS
@@ -258,11 +259,11 @@ def _decode_content(content: Any, *, result: bool = False) -> Content:
 
 def _decode_user(wire: dict[str, Any], names: dict[str, str]) -> list[Entry]:
     content = wire.get("content")
-    if not isinstance(content, list) or not any(_is_result(block) for block in content):
+    if not isinstance(content, list) or not any(is_tool_result(block) for block in content):
         return [Entry(message=_kept(UserMessage(content=_decode_content(content)), wire))]
     pieces: list[Message] = []
     for block in content:
-        if _is_result(block):
+        if is_tool_result(block):
             pieces.append(_decode_result(block, names))
         elif pieces and isinstance(pieces[-1], UserMessage):
             pieces[-1] = UserMessage(content=(*pieces[-1].content, decode_block(block)))  # type: ignore[misc]
@@ -272,16 +273,6 @@ def _decode_user(wire: dict[str, Any], names: dict[str, str]) -> list[Entry]:
     if extra_fields:
         pieces[0] = with_residual(pieces[0], API, **{MESSAGE: extra_fields})
     return [Entry(message=piece, extra={API: {JOINED: True}} if at else {}) for at, piece in enumerate(pieces)]
-
-
-def _is_result(block: Any) -> bool:
-    return (
-        isinstance(block, dict)
-        and block.get("type") == "tool_result"
-        and isinstance(block.get("tool_use_id"), str)
-        and isinstance(block.get("content", ""), str | list | None)
-        and isinstance(block.get("is_error", False), bool)
-    )
 
 
 def _decode_result(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMessage:
