@@ -49,7 +49,7 @@ from ...values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from ...values.request import Conversation, Entry, System, is_aside
+from ...values.request import Conversation, Entry, System, is_aside, is_system
 from ..residual import (
     JOINED,
     MESSAGE,
@@ -401,18 +401,11 @@ def _decode_list(wire: list[Any]) -> Conversation:
     groups = each(wire, "messages", API, lambda message: _decode_message(message, names))
     entries = [entry for group in groups for entry in group]
     first = entries[0].message if entries else None
-    if not isinstance(first, SystemMessage) or not _is_system(first.content):
+    if not isinstance(first, SystemMessage) or not is_system(first.content):
         return Conversation(entries=tuple(entries))
     conversation = Conversation(entries=tuple(entries[1:]), system=first.content)  # type: ignore[arg-type]
     extra_fields = first.extra.get(API)
     return with_residual(conversation, API, **{SYSTEM: extra_fields}) if extra_fields else conversation
-
-
-def _is_system(content: Content) -> bool:
-    """Whether the content can be the system text: text blocks, and nothing else."""
-    return isinstance(content, str) or (
-        isinstance(content, tuple) and all(isinstance(block, TextBlock) for block in content)
-    )
 
 
 def _system_message(system: System) -> dict[str, Any]:
@@ -453,7 +446,7 @@ def _encode_list(conversation: Conversation, report: Reporter) -> list[dict[str,
 
 
 def _reads_as_system(message: dict[str, Any]) -> bool:
-    return message.get("role") == "system" and _is_system(_decode_content(message.get("content")))
+    return message.get("role") == "system" and is_system(_decode_content(message.get("content")))
 
 
 def _check_listed(entry: Entry, wire: dict[str, Any] | None, report: Reporter, *, is_first: bool) -> None:
