@@ -18,7 +18,7 @@ from ..limits import VISIBLE, CustomTools, NameRule, TargetLimits
 from ..openai_shared import EMBEDDINGS, FILE_TYPES, OPENAI_HEADERS, OrdinaryTier, openai_models, rate_headers
 from ..wire import NDJSON as LINES
 from ..wire import Count, Evidence, Http, Wire
-from .answers import decode_usage, item_blocks
+from .responses import decode_usage, item_blocks
 
 _ITEM = re.compile(r"(?!tool_call).*_call(_output)?|reasoning|item_reference|compaction|additional_tools")
 _PARTS = ("input_text", "output_text", "input_image", "input_file")
