@@ -809,8 +809,8 @@ ITEM_CHANGES: list[Callable[[list[Any], random.Random], None]] = [
 ]
 
 
-SESSIONS = sorted(name for name, form in FORMATS.items() if form.writer is not None or form.tree_writer is not None)
-ROWS = sorted(name for name, form in FORMATS.items() if form.rows or form.node_writer)
+SESSIONS = sorted(name for name, form in FORMATS.items() if form.writer or (form.tree_writer and form.lines))
+ROWS = sorted(name for name, form in FORMATS.items() if form.rows or (form.tree_writer and not form.lines))
 TARGETS = [*SESSIONS, *sorted(WIRES), *ROWS]
 
 

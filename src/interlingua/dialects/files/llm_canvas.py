@@ -23,6 +23,7 @@ from ...values.errors import BadWire
 from ...values.losses import (
     QUIET,
     Encoded,
+    Loss,
     Reporter,
     Severity,
     SupportTable,
@@ -33,6 +34,8 @@ from ...values.losses import (
     places,
     record,
     some,
+    static_entry_losses,
+    static_losses,
 )
 from ...values.messages import (
     AssistantMessage,
@@ -828,7 +831,7 @@ class CanvasWriter:
         """First pass. False for an entry that needs the others: of a canvas, or a merge."""
         self._taken.add(entry.id)
         self._is_placed = self._is_placed or entry.id is not None or entry.parent_id is not None
-        return not entry.extra.get(API) and not entry.parents
+        return not self._about.extra.get(API) and not entry.extra.get(API) and not entry.parents
 
     def look(self, at: int, entry: Entry, report: Reporter, *, is_head: bool) -> None:
         """Second pass: finds the node of an entry, and reports what is lost of it."""
@@ -857,7 +860,7 @@ class CanvasWriter:
         elif self._system is not None and entry.parent_id == self._system:
             self._read_as_system.append((f"$.entries[{at}].parentId", "parent_id", "record"))
 
-    def close(self, report: Reporter) -> None:
+    def close(self, head: str | None, report: Reporter) -> None:
         """Reports what is lost beside the entries, when all were looked at."""
         if self._about.tools is not None:
             report.at("$.tools", "tools", _NO_TOOLS)
@@ -869,6 +872,14 @@ class CanvasWriter:
                 report.at("$.head", "head", _ROOT_SYSTEM, "record")
             for path, what, severity in self._read_as_system:
                 report.at(path, what, _ROOT_SYSTEM, severity)
+
+    def entry_losses(self, entry: Entry, at: int, place: str) -> Iterable[Loss]:
+        """What the table says is lost of an entry."""
+        return static_entry_losses(entry, at, place, FIELD_SUPPORT, API)
+
+    def losses(self, head: str | None) -> Iterable[Loss]:
+        """The same beside the entries."""
+        return static_losses(replace(self._about, head=head), FIELD_SUPPORT, API)
 
     def parts(self, entries: Iterable[Entry]) -> Iterator[bytes]:
         """The text of the canvas, or of the list."""
@@ -965,6 +976,6 @@ FORMAT = FileFormat(
     name="llm-canvas",
     codec=sys.modules[__name__],
     detect=detect,
-    node_writer=CanvasWriter,
+    tree_writer=CanvasWriter,
     mistakes=in_canvas,
 )
