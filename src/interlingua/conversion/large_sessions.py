@@ -36,12 +36,14 @@ from .arrays import (
     with_lists,
 )
 from .containers import SourceError
+from .converting import decode
 from .detection import HEAD, Detection, detect, detect_name, detect_text, holds_lines
 from .sources import (
     DAMAGED,
     DEFAULT_LIMIT,
     Problem,
     Source,
+    documents,
     first_objects,
     object_around,
     open_binary,
@@ -228,6 +230,24 @@ def open_large(
         torn = tuple(request.Problem(message=problem.message, line=problem.line) for problem in lines.problems)
         session.about = replace(session.about, problems=(*torn, *session.about.problems))
     return session
+
+
+def conversations(
+    source: Source,
+    dialect: str | None,
+    problems: list[Problem],
+    advance: Callable[[int], None] | None = None,
+) -> Iterator[tuple[str, Conversation | LargeSession]]:
+    """The conversations of a file, each with its name; a large session is not read into memory."""
+    session = open_large(source, dialect, problems, advance=advance) if is_large(source) else None
+    if session is not None:
+        yield source.name, session
+        return
+    for document in documents(source, dialect, problems, advance=advance):
+        try:
+            yield document.name, decode(document.data, dialect or document.dialect)
+        except InterlinguaError as error:
+            problems.append(Problem(document.name, str(error)))
 
 
 def _open_text(source: Source, dialect: str | None, limit: int) -> LargeSession | None:
