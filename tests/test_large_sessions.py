@@ -28,7 +28,7 @@ from interlingua.conversion import arrays, large_sessions, sources
 from interlingua.conversion.adapting import pieces
 from interlingua.conversion.checks import check, check_large
 from interlingua.conversion.large_encoding import encode_large
-from interlingua.conversion.large_sessions import LargeSession, open_large
+from interlingua.conversion.large_sessions import LargeSession, detect_large, is_large, open_large
 from interlingua.conversion.sources import Problem, Source, documents, first_objects
 from interlingua.conversion.training import trainers
 from interlingua.dialects import FORMATS, WIRES
@@ -809,8 +809,8 @@ ITEM_CHANGES: list[Callable[[list[Any], random.Random], None]] = [
 ]
 
 
-SESSIONS = sorted(name for name, form in FORMATS.items() if form.writer is not None or form.tree_writer is not None)
-ROWS = sorted(name for name, form in FORMATS.items() if form.rows or form.node_writer)
+SESSIONS = sorted(name for name, form in FORMATS.items() if form.writer or (form.tree_writer and form.lines))
+ROWS = sorted(name for name, form in FORMATS.items() if form.rows or (form.tree_writer and not form.lines))
 TARGETS = [*SESSIONS, *sorted(WIRES), *ROWS]
 
 
@@ -1357,7 +1357,7 @@ def test_show_prints_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, optio
     "source", [*FILES, *DOCUMENTS, *MADE, *(f"document-{name}" for name in MADE_DOCUMENTS)], ids=lambda s: str(s)[-40:]
 )
 def test_stats_counts_the_same(source: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages, tools, usage and cost; without the lines of a program's own kinds, which are not read line by line."""
+    """Messages, lines of a program's own kinds, tools, usage and cost."""
     path = source if isinstance(source, Path) else tmp_path / f"{source}.jsonl"
     if not isinstance(source, Path):
         made = MADE_DOCUMENTS.get(source.removeprefix("document-"))
@@ -1365,12 +1365,33 @@ def test_stats_counts_the_same(source: Any, tmp_path: Path, monkeypatch: pytest.
 
     def count() -> Any:
         result = CliRunner().invoke(stats, [str(path), "--json"])
-        found = json.loads(result.stdout) if result.exit_code == 0 else {"messages": {}, "failure": result.output}
-        spoken = {role: n for role, n in found["messages"].items() if role in ("user", "assistant", "toolResult")}
-        return {**found, "messages": spoken}
+        return json.loads(result.stdout) if result.exit_code == 0 else result.output
 
     streamed, whole = both(monkeypatch, count)
     assert streamed == whole
+
+
+def test_stats_count_the_lines_around_a_torn_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The torn ones are problems, with their numbers."""
+    good = '{"role":"user","content":"Hi","id":"a","parentId":null}\n'
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"role":"session","version":1}\n' + good + good.replace('"a"', '"b"') + '{"role":\n' + "42\n")
+    streamed, whole = both(monkeypatch, lambda: CliRunner().invoke(stats, [str(path)]).output)
+    assert streamed == whole
+    assert "2 user" in streamed and "t.jsonl:4: " in streamed and "t.jsonl:5: " in streamed
+
+
+def test_the_format_of_a_large_session_is_in_its_first_lines(tmp_path: Path) -> None:
+    """A file of a gigabyte is not read for that; one that is no session in lines is left to others."""
+    path = tmp_path / "t.jsonl"
+    with path.open("wb") as file:
+        file.write((b'{"role":"session","version":1}\n' + b'{"role":"user","content":"Hi"}\n') * 100)
+        file.truncate(1 << 30)
+    assert is_large(Source(path))
+    found = detect_large(Source(path))
+    assert found is not None and found.dialect == "transcript"
+    path.write_text('{"messages": []}')
+    assert detect_large(Source(path)) is None
 
 
 @commanded

@@ -28,7 +28,7 @@ from ..serving.problems import HttpProblem
 from ..sessions import Session, SessionBusy
 from ..tools.catalog import discover_core_tools
 from ..tools.fs import local_bridge
-from ..tools.policy import ASK, ApprovalRequest, Permissions, Policy, Rule, standing_rule
+from ..tools.policy import ASK, ApprovalRequest, Permissions, Rule, standing_rule
 from ..tools.registry import PROFILES, ToolRegistry
 from ..tools.tool import Tool, ToolContext
 from ..values.errors import InterlinguaError, ProviderError
@@ -72,15 +72,15 @@ from .writers import AGENT, BranchHistory, Writers
 class Toolbox:
     """Tools of a profile, confined to one folder; changes require approval."""
 
-    def __init__(self, profile: str = "none", root: Path | None = None, policy: Policy | None = None) -> None:
-        self.permissions = Permissions(policy or ASK)
+    def __init__(self, profile: str = "none", root: Path | None = None) -> None:
+        self.permissions = Permissions(ASK)
         self.context: ToolContext | None = None
         self._tools: dict[str, Tool] = {}
         self._sections: dict[str, str] = {}
         if profile == "none":
             return
         where = str((root or Path.cwd()).resolve())
-        self.permissions = Permissions(replace(policy or ASK, root=where))
+        self.permissions = Permissions(replace(ASK, root=where))
         bridge = local_bridge(where)
         self.context = ToolContext(root=where, workspace_dir=where, bridge=bridge, config=tool_config())
         registry = ToolRegistry(on_warning=lambda text: None)

@@ -10,7 +10,6 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,13 +36,13 @@ _log = logging.getLogger(__name__)
 class Watcher:
     """Follows the conversations of a program, or of a folder, into the list and into open trees."""
 
-    def __init__(self, library: Library, given: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, library: Library, given: str) -> None:
         self._library = library
         program = PROGRAMS.get(given)
         if program is None and not Path(given).expanduser().is_dir():
             known = ", ".join(PROGRAMS)
             raise InterlinguaError(f"cannot watch {given!r}; name a folder, or one of {known}")
-        self.root = program.root(env) if program is not None else Path(given).expanduser().absolute()
+        self.root = program.root() if program is not None else Path(given).expanduser().absolute()
         self.label = program.name if program is not None else self.root.name or str(self.root)
         self.id = self.label if program is not None else _folder_id(self.root)
         self._program = program

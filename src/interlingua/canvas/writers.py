@@ -78,12 +78,14 @@ class Writers:
             self._open.clear()
 
 
+_LINGER = 10.0  # seconds
+
+
 class Lingering:
     """Sessions that stay open for writing for a while after each use: commits come in bursts."""
 
-    def __init__(self, writers: Writers, seconds: float = 10.0) -> None:
+    def __init__(self, writers: Writers) -> None:
         self._writers = writers
-        self._seconds = seconds
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._opening = asyncio.Lock()
@@ -102,7 +104,7 @@ class Lingering:
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
-        self._timers[key] = asyncio.get_running_loop().call_later(self._seconds, self._later, key)
+        self._timers[key] = asyncio.get_running_loop().call_later(_LINGER, self._later, key)
 
     def _later(self, key: str) -> None:
         task = asyncio.ensure_future(self.close_one(key))

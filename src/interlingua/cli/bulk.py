@@ -246,7 +246,7 @@ def _is_streamed(source: Source, task: Task) -> bool:
         name = found.dialect if found is not None else None
     is_written = task.target in (*WIRES, conversion.SELF, transcript.API, name)
     is_written = is_written or (
-        to is not None and bool(to.writer or to.tree_writer or to.node_writer or to.rows or to.stream or to.listed)
+        to is not None and bool(to.writer or to.tree_writer or to.rows or to.stream or to.listed)
     )
     form = FORMATS.get(name or "")
     return is_written and form is not None and bool(form.stream or form.listed) and not _holds_several(source, form)

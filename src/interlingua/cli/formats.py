@@ -10,16 +10,15 @@ import click
 from click.shell_completion import get_completion_class
 from rich.text import Text
 
-from .. import conversion
 from ..conversion import Detection, detect, sources
 from ..conversion.checks import Finding, check, check_large, too_few
-from ..conversion.large_sessions import detect_large, is_large, line_messages, open_large
+from ..conversion.large_sessions import LargeSession, conversations, detect_large, is_large, open_large
 from ..conversion.tokenizing import Count, counter, tokens
 from ..conversion.training import trainers
 from ..dialects import DIALECTS, FORMATS, WIRES, dialect
 from ..sessions.cards import TOKENS, Totals
 from ..sessions.comparison import Difference, differences
-from ..values.errors import InterlinguaError
+from ..values.request import Conversation
 from . import output
 from .archive import list_price
 from .convert import NAMES, Registered
@@ -235,27 +234,13 @@ def stats_command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | 
     found = sources.expand(inputs)
     with output.progress("counting", found) as advance:
         for source in found:
-            if is_large(source):
-                size = None if count is None else _tokens_in(source, origin, count)
-                is_streamed = count is None or size is not None
-                messages = line_messages(source, origin, problems, advance=advance) if is_streamed else None
-                if messages is not None:
-                    totals.add_messages(messages, list_price)
-                    sizes.extend(() if size is None else (size,))
-                    continue
-                session = open_large(source, origin, problems, advance=advance) if is_streamed else None
-                if session is not None:
-                    totals.add_conversation(session.about, list_price, session.entries())
-                    sizes.extend(() if size is None else (size,))
-                    continue
-            for document in sources.documents(source, origin, problems, advance=advance):
-                try:
-                    conversation = conversion.decode(document.data, origin or document.dialect)
+            for _, conversation in conversations(source, origin, problems, advance):
+                if isinstance(conversation, LargeSession):
+                    totals.add_conversation(conversation.about, list_price, conversation.entries())
+                else:
                     totals.add_conversation(conversation, list_price)
-                    if count is not None:
-                        sizes.append(tokens(conversation, count))
-                except InterlinguaError as error:
-                    problems.append(sources.Problem(document.name, str(error)))
+                if count is not None:
+                    sizes.append(_tokens_in(conversation, count))
     spread = {} if tokenizer is None else {"tokenizer": {"name": tokenizer, **_distribution(sizes)}}
     has_counted = totals.conversations > 0 or not problems
     if as_json and has_counted:
@@ -269,13 +254,12 @@ def stats_command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | 
         sys.exit(1)
 
 
-def _tokens_in(source: sources.Source, origin: str | None, count: Count) -> int | None:
-    """The tokens of a session file that is too large to be in memory; None if it is read as a whole."""
-    session = open_large(source, origin, [])
-    if session is None:
-        return None
-    on_path = session.path()
-    return tokens(session.about, count, (entry.message for at, entry in enumerate(session.entries()) if on_path[at]))
+def _tokens_in(conversation: Conversation | LargeSession, count: Count) -> int:
+    if isinstance(conversation, Conversation):
+        return tokens(conversation, count)
+    on_path = conversation.path()
+    path = (entry.message for entry, is_on_path in zip(conversation.entries(), on_path, strict=True) if is_on_path)
+    return tokens(conversation.about, count, path)
 
 
 _ROLES = ("user", "assistant", "toolResult", "system")

@@ -13,10 +13,9 @@ from rich.text import Text
 from .. import conversion
 from ..chat.rendering import Indented, markdown
 from ..conversion import sources
-from ..conversion.large_sessions import LargeSession, is_large, open_large
+from ..conversion.large_sessions import LargeSession, conversations
 from ..sessions.comparison import is_record
 from ..values import jsontext
-from ..values.errors import InterlinguaError
 from ..values.messages import (
     AgentMessage,
     AssistantMessage,
@@ -62,7 +61,7 @@ def command(
     problems: list[sources.Problem] = []
     notes: list[sources.Problem] = []  # of conversations that are shown
     view = _View(thinking=thinking, full=full, everything=everything, plain=plain)
-    found = _conversations(inputs, origin, problems, notes)
+    found = _noted(inputs, origin, problems, notes)
     if as_json:
         for _, conversation in found:
             if isinstance(conversation, LargeSession):
@@ -79,23 +78,14 @@ def command(
         sys.exit(1)
 
 
-def _conversations(
+def _noted(
     inputs: tuple[str, ...], origin: str | None, problems: list[sources.Problem], notes: list[sources.Problem]
 ) -> Iterator[tuple[str, Conversation | LargeSession]]:
     for source in sources.expand(inputs):
-        session = open_large(source, origin, problems) if is_large(source) else None
-        if session is not None:
-            yield source.name, session
-            continue
-        for document in sources.documents(source, origin, problems):
-            try:
-                conversation = conversion.decode(document.data, origin or document.dialect)
-            except InterlinguaError as error:
-                problems.append(sources.Problem(document.name, str(error)))
-                continue
-            yield document.name, conversation
-            # Torn lines are among the problems of the file.
-            notes += [sources.Problem(document.name, one.message) for one in conversation.problems if one.line is None]
+        for name, found in conversations(source, origin, problems):
+            yield name, found
+            if isinstance(found, Conversation):  # torn lines are among the problems of the file
+                notes += [sources.Problem(name, one.message) for one in found.problems if one.line is None]
 
 
 def _show(out: Console, found: Iterator[tuple[str, Conversation | LargeSession]], view: "_View") -> None:

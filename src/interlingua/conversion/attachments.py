@@ -70,16 +70,16 @@ def document(source: Source, *, mime_type: str | None = None, title: str | None 
 _OTHERS = "use image(), audio() or document() for its type, or pass mime_type=…"
 
 
-def images_of(given: Any, path: str = "images") -> tuple[ImageBlock, ...]:
+def images_of(given: Any) -> tuple[ImageBlock, ...]:
     """Returns image blocks: one or several of what `image` accepts, or blocks."""
     if isinstance(given, ImageBlock | str | bytes | os.PathLike):
         given = (given,)
     blocks = []
-    for at, one in enumerate(several(given, "paths, bytes, addresses or image blocks", path)):
+    for at, one in enumerate(several(given, "paths, bytes, addresses or image blocks", "images")):
         try:
             blocks.append(one if isinstance(one, ImageBlock) else image(one))
         except FormatError as error:
-            raise FormatError(error.message, f"{path}[{at}]") from None
+            raise FormatError(error.message, f"images[{at}]") from None
     return tuple(blocks)
 
 

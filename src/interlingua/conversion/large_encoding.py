@@ -8,7 +8,7 @@ import itertools
 import re
 import secrets
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -23,7 +23,7 @@ from ..dialects.files.records import LINEAR, UNPLACED
 from ..dialects.files.templates import LongList
 from ..dialects.wire import FileFormat, SessionStream, Wire
 from ..values import jsontext
-from ..values.compact import Ids, IdSet
+from ..values.compact import IdSet
 from ..values.errors import InterlinguaError, Unsupported
 from ..values.losses import (
     QUIET,
@@ -34,7 +34,6 @@ from ..values.losses import (
     SupportTable,
     off_path,
     static_entry_losses,
-    static_losses,
 )
 from ..values.messages import (
     AgentMessage,
@@ -301,12 +300,6 @@ def _separated(items: Iterable[Any]) -> Iterator[bytes]:
     for item in items:
         yield separator + jsontext.write(item)
         separator = b","
-
-
-def _list(items: Iterable[Any]) -> Iterator[bytes]:
-    yield b"["
-    yield from _separated(items)
-    yield b"]"
 
 
 def _is_of(piece: AdaptedPiece, loss: Loss) -> bool:
@@ -615,53 +608,13 @@ def _emptied(body: Any, place: tuple[str, ...]) -> Any:
     return {**body, place[0]: _emptied(body[place[0]], place[1:])} if place else []
 
 
-def _placed(session: LargeSession, on_path: bytearray) -> Iterator[tuple[int, Entry, Reporter]]:
-    """Yields the entries of a tree, each with its index and a reporter for its message."""
-    count = 0
-    for at, entry in enumerate(session.entries()):
-        yield at, entry, Reporter(f"$.messages[{count}]" if on_path[at] else f"$.entries[{at}].message")
-        count += on_path[at]
-
-
 class LargeTree:
-    """A large session in a format with branches: `parts` reads its file again and yields the lines."""
-
-    is_body = False
-
-    def __init__(self, session: LargeSession, form: FileFormat, on_path: bytearray) -> None:
-        self._session, self._form, self._on_path = session, form, on_path
-
-    def survey(self, report: Callable[[int, Loss], None]) -> None:
-        """Reads the file once, and reports the losses, each with its stage."""
-        writer = self._form.tree_writer(self._session.about, Ids())
-        for at, entry, reporter in _placed(self._session, self._on_path):
-            writer.entry(entry, reporter)
-            for loss in reporter.losses:
-                report(ADAPTING, loss)
-            for loss in writer.entry_losses(entry, at, reporter.root):
-                report(ENCODING, loss)
-        reporter = Reporter()
-        writer.end(self._session.head, reporter)
-        for loss in reporter.losses:
-            report(ADAPTING, loss)
-        for loss in writer.losses(self._session.head):
-            report(ENCODING, loss)
-
-    def parts(self) -> Iterator[bytes]:
-        """The lines of the new file."""
-        writer = self._form.tree_writer(self._session.about, Ids())
-        yield from _lines(writer.begin())
-        yield from _lines(writer.entry(entry, QUIET) for entry in self._session.entries())
-
-
-class LargeGraph:
-    """A large session in a format whose nodes name their children: `parts` reads its file again and yields the text."""
-
-    is_body = True
+    """A large session in a format with branches: `parts` reads its file again and yields the text."""
 
     def __init__(self, session: LargeSession, form: FileFormat) -> None:
-        self._session, self._form = session, form
-        self._writer = form.node_writer(session.about)
+        self._session = session
+        self.is_body = not form.lines
+        self._writer = form.tree_writer(session.about)
 
         def note(at: int, entry: Entry, is_next: bool) -> None:
             if not self._writer.note(entry):
@@ -671,23 +624,24 @@ class LargeGraph:
 
     def survey(self, report: Callable[[int, Loss], None]) -> None:
         """Reads the file once, and reports the losses, each with its stage."""
-        support, name = self._form.codec.FIELD_SUPPORT, self._form.name
-        head = self._on_path.rfind(1)
-        for at, entry, reporter in _placed(self._session, self._on_path):
+        head, count = self._on_path.rfind(1), 0
+        for at, entry in enumerate(self._session.entries()):
+            reporter = Reporter(f"$.messages[{count}]" if self._on_path[at] else f"$.entries[{at}].message")
+            count += self._on_path[at]
             self._writer.look(at, entry, reporter, is_head=at == head)
             for loss in reporter.losses:
                 report(ADAPTING, loss)
-            for loss in static_entry_losses(entry, at, reporter.root, support, name):
+            for loss in self._writer.entry_losses(entry, at, reporter.root):
                 report(ENCODING, loss)
         reporter = Reporter()
-        self._writer.close(reporter)
+        self._writer.close(self._session.head, reporter)
         for loss in reporter.losses:
             report(ADAPTING, loss)
-        for loss in static_losses(replace(self._session.about, head=self._session.head), support, name):
+        for loss in self._writer.losses(self._session.head):
             report(ENCODING, loss)
 
     def parts(self) -> Iterator[bytes]:
-        """The text of the whole."""
+        """The text."""
         parts: Iterator[bytes] = self._writer.parts(self._session.entries())
         return parts
 
@@ -737,24 +691,23 @@ class LargeFile:
         """The lines of the file, or the document."""
         listed = self._session.listed
         if self._is_text:
-            yield from (line.encode() for line in self._session.lines())
-            return
+            return (line.encode() for line in self._session.lines())
         if listed is None:
-            yield from _lines(self._session.lines())
-            return
-        if not listed.key:
-            yield from _list(listed.items(""))
-            return
-        marks = {key: secrets.token_hex(16) for key in listed.lists}
-        header = listed.header
-        for key, mark in marks.items():
-            header = templates.put(header, key, partial(_instead, mark))
-        keys = {jsontext.write(mark): key for key, mark in marks.items()}
-        for text in re.split(b"(" + b"|".join(keys) + b")", jsontext.write(header)):
-            if text in keys:
-                yield from json_parts(listed.items(keys[text]), keyed=keys[text] in listed.listed.nodes)
-            else:
-                yield text
+            return _lines(self._session.lines())
+        return _with_lists(
+            listed.header,
+            {key: json_parts(listed.items(key), keyed=key in listed.listed.nodes) for key in listed.lists},
+        )
+
+
+def _with_lists(document: Any, lists: Mapping[str, Iterator[bytes]]) -> Iterator[bytes]:
+    """The text of a document with the texts of lists at their keys."""
+    marks = {key: secrets.token_hex(16) for key in lists}
+    for key, mark in marks.items():
+        document = templates.put(document, key, partial(_instead, mark))
+    texts = {jsontext.write(marks[key]): text for key, text in lists.items()}
+    for part in re.split(b"(" + b"|".join(texts) + b")", jsontext.write(document)):
+        yield from texts.get(part, (part,))
 
 
 def _instead(mark: str, value: Any) -> str:
@@ -812,20 +765,10 @@ class LargeReturn:
 
     def parts(self) -> Iterator[bytes]:
         """The lines of the file, or the document."""
+        records = self._filling.records()
         if not self.is_body:
-            yield from _lines(self._filling.records())
-            return
-        items = json_parts(self._filling.records(), keyed=self._keyed)
-        if not self._key:
-            yield from items
-            return
-        mark = secrets.token_hex(16)
-        begin, end = jsontext.write(templates.put(self._header, self._key, partial(_instead, mark))).split(
-            jsontext.write(mark)
-        )
-        yield begin
-        yield from items
-        yield end
+            return _lines(records)
+        return _with_lists(self._header, {self._key: json_parts(records, keyed=self._keyed)})
 
 
 class LargeEncoded(Protocol):
@@ -863,9 +806,7 @@ def _encode_large(session: LargeSession, target: str, losses: LossSink) -> Large
     elif form is not None and form.tree_writer is None and about.extra.get(form.name):
         return None
     if form is not None and form.tree_writer is not None:
-        return _surveyed(LargeTree(session, form, session.path()), losses)
-    if form is not None and form.node_writer is not None:
-        return _surveyed(LargeGraph(session, form), losses)
+        return _surveyed(LargeTree(session, form), losses)
     if wire is not None and (about.extra.get(wire.base) or about.extra.get(target)):
         return None
     if wire is None and (form is None or not (form.rows or form.writer)):

@@ -1,6 +1,5 @@
 """Session files too large to be one conversation in memory.
 
-`line_messages` yields their messages line by line, in formats that have a `line_reader`: without path and branches.
 `open_large` yields their entries as `decode` returns them, in formats that have a `stream`: it reads the file several
 times, and keeps the ids of the entries.
 """
@@ -11,24 +10,18 @@ import itertools
 import secrets
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from msgspec.structs import replace
 
 from ..dialects import FORMATS
 from ..dialects.files import templates, transcript
-from ..dialects.wire import LineReader, ListedSession, PartialStream, SessionStream
+from ..dialects.wire import ListedSession, PartialStream, SessionStream
 from ..values import jsontext, request
 from ..values.canonical import plain
 from ..values.compact import IdNumbers, Ids
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines
-from ..values.messages import (
-    AgentMessage,
-    AssistantMessage,
-    CustomMessage,
-    SystemMessage,
-)
 from ..values.request import Conversation, Entry, Placer
 from .arrays import (
     CHUNK,
@@ -43,12 +36,14 @@ from .arrays import (
     with_lists,
 )
 from .containers import SourceError
+from .converting import decode
 from .detection import HEAD, Detection, detect, detect_name, detect_text, holds_lines
 from .sources import (
     DAMAGED,
     DEFAULT_LIMIT,
     Problem,
     Source,
+    documents,
     first_objects,
     object_around,
     open_binary,
@@ -58,14 +53,6 @@ from .sources import (
 )
 
 LARGE = 32 << 20  # bytes: a conversation takes four to five times the size of its file
-_ANSWERS = 20  # ids of answers to which further lines may belong: results of parallel calls stand between them
-
-
-class LineMessage(NamedTuple):
-    """A message of a line; `is_new` is False for a further part of the previous answer."""
-
-    message: AgentMessage
-    is_new: bool
 
 
 def is_large(source: Source, least: int | None = None) -> bool:
@@ -96,54 +83,7 @@ def detect_large(source: Source) -> Detection | None:
     return None
 
 
-def line_messages(
-    source: Source,
-    dialect: str | None,
-    problems: list[Problem],
-    *,
-    limit: int = DEFAULT_LIMIT,
-    advance: Callable[[int], None] | None = None,
-) -> Iterator[LineMessage] | None:
-    """The messages of a session file; None where its format is not read line by line. Torn lines go to `problems`."""
-    try:
-        with open_binary(source) as stream:
-            if not holds_lines(stream):
-                return None
-        with open_binary(source) as stream:
-            first = Lines(first_objects(stream))
-    except (*DAMAGED, OSError):
-        return None  # reading it as a whole says why
-    found = detect(first) if dialect is None else None
-    form = FORMATS.get(dialect or (found.dialect if found is not None else ""))
-    line_reader = form.line_reader(first, None) if first and form is not None and form.line_reader is not None else None
-    if line_reader is None:
-        return None
-    return _messages(source, open_binary(source, advance), line_reader, problems, limit)
-
-
-def _messages(
-    source: Source, stream: IO[bytes], line_reader: LineReader, problems: list[Problem], limit: int
-) -> Iterator[LineMessage]:
-    answers = _Answers(line_reader.joins)
-    with stream:
-        try:
-            for number, line in enumerate(read_lines(stream, limit), 1):
-                if not line.strip():
-                    continue
-                values, message = _objects_in(line, limit)
-                if message is not None:
-                    problems.append(Problem(f"{source.name}:{number}", message, number))
-                for _, one in itertools.chain.from_iterable(map(line_reader.read, values)):
-                    # Records of a program are no messages, nor are the instructions of the whole session.
-                    if not isinstance(one, CustomMessage) and not (
-                        isinstance(one, SystemMessage) and one.timestamp is None
-                    ):
-                        yield LineMessage(one, answers.is_new(one))
-        except DAMAGED as error:
-            problems.append(Problem(source.name, f"damaged archive: {error}"))
-
-
-def _objects_in(line: bytes, limit: int, first: int | None = None) -> tuple[list[dict[str, Any]], str | None]:
+def _objects_in(line: bytes, limit: int, first: int) -> tuple[list[dict[str, Any]], str | None]:
     """Returns the objects of a line, or why it has none; `first` is the index of the first."""
     if len(line) > limit:
         return [], too_long(limit)
@@ -152,36 +92,6 @@ def _objects_in(line: bytes, limit: int, first: int | None = None) -> tuple[list
     except FormatError as error:
         return [], error.message
     return (values, None) if isinstance(values[0], dict) else ([], "expected an object")
-
-
-class _Answers:
-    """Knows which lines are further parts of an answer."""
-
-    def __init__(self, joins: bool) -> None:
-        self._joins = joins
-        self._known: dict[str, None] = {}
-        self._is_answering = False
-
-    def is_new(self, message: AgentMessage) -> bool:
-        if not isinstance(message, AssistantMessage):
-            self._is_answering = False
-            return True
-        if message.response_id is None:
-            if not self._joins:
-                return True
-            is_usage = message.content == () and message.usage is not None
-            is_new = not is_usage and not self._is_answering
-            self._is_answering = self._is_answering or not is_usage
-            return is_new
-        if message.response_id in self._known:
-            return False
-        self._known[message.response_id] = None
-        if len(self._known) > _ANSWERS:
-            del self._known[next(iter(self._known))]
-        return True
-
-
-# --- entries one at a time -------------------------------------------------------------------------------------------
 
 
 def json_parts(items: Iterable[Any], *, keyed: bool) -> Iterator[bytes]:
@@ -320,6 +230,24 @@ def open_large(
         torn = tuple(request.Problem(message=problem.message, line=problem.line) for problem in lines.problems)
         session.about = replace(session.about, problems=(*torn, *session.about.problems))
     return session
+
+
+def conversations(
+    source: Source,
+    dialect: str | None,
+    problems: list[Problem],
+    advance: Callable[[int], None] | None = None,
+) -> Iterator[tuple[str, Conversation | LargeSession]]:
+    """The conversations of a file, each with its name; a large session is not read into memory."""
+    session = open_large(source, dialect, problems, advance=advance) if is_large(source) else None
+    if session is not None:
+        yield source.name, session
+        return
+    for document in documents(source, dialect, problems, advance=advance):
+        try:
+            yield document.name, decode(document.data, dialect or document.dialect)
+        except InterlinguaError as error:
+            problems.append(Problem(document.name, str(error)))
 
 
 def _open_text(source: Source, dialect: str | None, limit: int) -> LargeSession | None:

@@ -251,6 +251,11 @@ def fields_of(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def list_of(value: Any) -> list[Any]:
+    """The value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
 def strings(value: Any) -> tuple[str, ...] | None:
     """The value if it is a list of strings."""
     return tuple(value) if isinstance(value, list) and all(isinstance(item, str) for item in value) else None

@@ -12,12 +12,14 @@ from msgspec.structs import replace
 
 from ..values.losses import Reporter
 from ..values.messages import (
+    AssistantMessage,
     AudioBlock,
     Block,
     DocumentBlock,
     ImageBlock,
     Message,
     TextBlock,
+    ToolCall,
     ToolResultMessage,
     UserMessage,
     blocks_of,
@@ -25,7 +27,46 @@ from ..values.messages import (
 from ..values.messages import (
     ToolResultMessage as Result,
 )
-from .residual import JOINED, MESSAGE, put_back, residual_of, with_residual
+from .residual import JOINED, MESSAGE, Ids, Mint, put_back, residual_of, with_residual
+
+
+class OpenCalls:
+    """The calls of the latest answer without a result so far, the names of all calls, and ids for those without one."""
+
+    def __init__(self, mint: Mint | None) -> None:
+        self.ids = Ids(mint)
+        self.names: dict[str, str] = {}  # a repeated id refers to the latest call
+        self.waiting: list[ToolCall] = []
+
+    def called(self, message: AssistantMessage) -> None:
+        """Adds the calls of an answer."""
+        calls = message.tool_calls
+        if calls:
+            self.waiting = list(calls)
+        for call in calls:
+            self.names[call.id] = call.name
+
+    def answered(self, id: Any, name: str | None = None) -> tuple[str, bool]:
+        """The call id of a result, and whether it is generated: one without an id is of the next call by that name."""
+        if isinstance(id, str) and id:
+            self.waiting = [call for call in self.waiting if call.id != id]
+            return id, False
+        for at, call in enumerate(self.waiting):
+            if name is None or call.name == name:
+                del self.waiting[at]
+                return call.id, True
+        return self.ids.take(None)
+
+
+def is_tool_result(block: Any) -> bool:
+    """Whether a block is a `tool_result` of the Messages API."""
+    return (
+        isinstance(block, dict)
+        and block.get("type") == "tool_result"
+        and isinstance(block.get("tool_use_id"), str)
+        and isinstance(block.get("content", ""), str | list | None)
+        and isinstance(block.get("is_error", False), bool)
+    )
 
 
 def split_results(

@@ -578,10 +578,9 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     - `writer` is a class that writes the same as `write` message by message (`files.new_sessions.SessionWriter`).
     - `rows`: a conversation is a list of items or an object with one, and the items of each message depend on no other
       turn, but for what the `Rows` state.
-    - `tree_writer` is a class that writes the same as the codec entry by entry, with its branches (`TreeWriter` of
-      `files.openclaw`).
-    - `node_writer` is a class that writes the same as the codec, as one value with nodes that name their children
-      (`CanvasWriter` of `files.llm_canvas`).
+    - `tree_writer` is a class that writes the same as the codec, with the branches, in three passes over the entries:
+      `note` each (False if only the codec can write it), `look` at each and `close`, then the `parts` of the text
+      (`TreeWriter` of `files.openclaw`, `CanvasWriter` of `files.llm_canvas`).
     - `copy` returns the lines that the codec encodes of a conversation of this format, given its entries one at a time;
       None if only the codec can. Losses of messages are reported without their places.
     - `mistakes` yields violations of the format's rules in a document: path, message, remedy.
@@ -619,7 +618,6 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     writer: Any = None
     rows: Rows | None = None
     tree_writer: Any = None
-    node_writer: Any = None
     copy: Callable[[Conversation, Iterable[Entry], Reporter], Iterator[dict[str, Any]] | None] | None = None
     mistakes: Callable[..., Iterable[tuple[str, str, str]]] | None = None
     line_reader: Callable[[Sequence[Any], dict[str, Any] | None], "LineReader | None"] | None = None

@@ -159,7 +159,7 @@ class Access:
         self._secret = secrets.token_bytes(32) if folder is None else _load_secret(folder / "secret")
         self._revoked_path = None if folder is None else folder / "revoked"
         self._keys = keys
-        self._tokens: dict[str, tuple[Scope, str | None]] = {}
+        self._tokens: dict[str, Scope] = {}
         self._wrong: deque[float] = deque()
         self._revoked: set[str] = _read_revoked(self._revoked_path)
 
@@ -167,10 +167,10 @@ class Access:
     def has_keys(self) -> bool:
         return self._keys is not None and bool(self._keys.keys())
 
-    def new_token(self, scope: Scope = "write", *, only: str | None = None) -> str:
+    def new_token(self, scope: Scope = "write") -> str:
         """Returns a token that works once."""
         token = secrets.token_urlsafe(24)
-        self._tokens[digest_of(token)] = (scope, only)
+        self._tokens[digest_of(token)] = scope
         return token
 
     def redeem(self, token: str) -> str | None:
@@ -180,7 +180,7 @@ class Access:
         if found is None:
             self._wrong.append(time.monotonic())
             return None
-        return self.cookie(found[0], only=found[1])
+        return self.cookie(found)
 
     def redeem_key(self, value: str) -> str | None:
         """Exchanges a key for a cookie, which is invalid once the key is removed."""

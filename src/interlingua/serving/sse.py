@@ -158,6 +158,9 @@ async def _follow(viewer: _Viewer, channel: Channel, at: int, heartbeat: float) 
 _CLOSING: dict[str, bytes] = {"reload": b'{"reason":"rewritten"}'}
 
 
+_ENOUGH = 256  # characters that are sent without a further wait
+
+
 class Joiner:
     """Joins deltas that arrive faster than the screen is drawn. Each frame has an overhead, so a frame waits a
     little longer while there is little to send.
@@ -169,14 +172,10 @@ class Joiner:
         *,
         frame: float = 1 / 30,
         slow_frame: float = 0.12,
-        enough: int = 256,
-        size: Callable[[Any], int] = lambda piece: len(piece[-1]),
     ) -> None:
         self._send = send
         self._frame = frame
         self._slow_frame = slow_frame
-        self._enough = enough
-        self._size_of = size
         self._waiting: list[Any] = []
         self._size = 0
         self._sent = 0.0
@@ -185,8 +184,8 @@ class Joiner:
     def add(self, piece: Any) -> None:
         loop = asyncio.get_running_loop()
         self._waiting.append(piece)
-        self._size += self._size_of(piece)
-        due = self._sent + (self._frame if self._size >= self._enough else self._slow_frame)
+        self._size += len(piece[-1])
+        due = self._sent + (self._frame if self._size >= _ENOUGH else self._slow_frame)
         if self._timer is None or due < self._timer.when():
             if self._timer is not None:
                 self._timer.cancel()

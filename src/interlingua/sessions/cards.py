@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from ..conversion.large_sessions import LineMessage
 from ..values.messages import (
     PROGRAM_MARKS,
     AgentMessage,
@@ -199,28 +198,6 @@ class Totals:
         for one in found if rest is None else (*found, rest):
             self._spend_once(one, price)
 
-    def add_messages(self, messages: Iterable[LineMessage], price: Price | None = None) -> None:
-        """Counts a session that is read line by line: the messages, tools and usage of its conversation."""
-        self.conversations += 1
-        ended: tuple[tuple[Totals, ...], str | None] = ((), None)  # the last line of an answer says how it ended
-        for message, is_new in messages:
-            if not isinstance(message, AssistantMessage):
-                self._count(message)
-                continue
-            both = (self, *self._of(message.model))
-            if is_new:
-                _count_stop(*ended)
-                ended = (both, message.stop_reason)
-                for totals in both:
-                    totals.messages[message.role] += 1
-            elif message.content != ():
-                ended = (ended[0], message.stop_reason or ended[1])
-            for totals in both:
-                totals._count_blocks(message)
-            for one in used_by(message):
-                self._spend_once(one, price)
-        _count_stop(*ended)
-
     def _spend_once(self, one: Used, price: Price | None) -> None:
         known = self._used.get(one.key)
         if known is not None and known.output >= one.output:
@@ -251,15 +228,10 @@ class Totals:
         self.messages[message.role] += 1
         if isinstance(message, ToolResultMessage) and message.is_error:
             self.failed_tools[message.tool_name or "unknown"] += 1
-        if isinstance(message, AssistantMessage):
-            self._answer(message)
-
-    def _answer(self, message: AssistantMessage) -> None:
-        self._count_blocks(message)
+        if not isinstance(message, AssistantMessage):
+            return
         if message.stop_reason:
             self.stops[message.stop_reason] += 1
-
-    def _count_blocks(self, message: AssistantMessage) -> None:
         for block in blocks_of(message.content):
             if isinstance(block, ToolCall):
                 self.tools[block.name] += 1
@@ -298,12 +270,6 @@ class Totals:
             "stopReasons": dict(self.stops.most_common()),
             "models": {name: totals.plain() for name, totals in self.models.items()},
         }
-
-
-def _count_stop(totals: Iterable[Totals], reason: str | None) -> None:
-    if reason:
-        for one in totals:
-            one.stops[reason] += 1
 
 
 LANES, DOTS = 4, 24

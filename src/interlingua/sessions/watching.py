@@ -258,13 +258,15 @@ class _Kernel:
         os.close(self.file)
 
 
+_STEP = 5.0  # seconds that a thread blocks at a time
+
+
 class ThreadWatch:
     """A watch on a blocking function: `block(seconds)` runs in a thread and returns whether something changed."""
 
-    def __init__(self, block: Callable[[float], bool], close: Callable[[], None], step: float = 5.0) -> None:
+    def __init__(self, block: Callable[[float], bool], close: Callable[[], None]) -> None:
         self._block = block
         self._close = close
-        self._step = step
         self._task: asyncio.Task[bool] | None = None
 
     async def wait(self, timeout: float | None = None) -> bool:
@@ -272,7 +274,7 @@ class ThreadWatch:
         deadline = None if timeout is None else loop.time() + timeout
         while True:
             if self._task is None:
-                self._task = asyncio.ensure_future(asyncio.to_thread(self._block, self._step))
+                self._task = asyncio.ensure_future(asyncio.to_thread(self._block, _STEP))
             left = None if deadline is None else max(0.0, deadline - loop.time())
             done, _ = await asyncio.wait({self._task}, timeout=left)
             if not done:

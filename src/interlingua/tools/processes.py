@@ -318,8 +318,7 @@ def marked(mark: str = "") -> list[int]:
 class ProcessTable:
     """The commands of one agent in one conversation. `close` ends them all and deletes their logs."""
 
-    def __init__(self, *, keep_seconds: float = KEEP_SECONDS, keep_finished: int = KEEP_FINISHED) -> None:
-        self._keep_seconds = keep_seconds
+    def __init__(self, *, keep_finished: int = KEEP_FINISHED) -> None:
         self._keep_finished = keep_finished
         self._sessions: dict[str, ProcessSession] = {}
         self._log: Path | None = None
@@ -374,7 +373,7 @@ class ProcessTable:
         stored = sum(session.output.stored for session in finished)
         for at, session in enumerate(finished):
             surplus = len(finished) - at > self._keep_finished or stored > KEEP_BYTES
-            if surplus or session.finished_ago > self._keep_seconds:
+            if surplus or session.finished_ago > KEEP_SECONDS:
                 stored -= session.output.stored
                 self._forget(session)
 

@@ -7,7 +7,18 @@ from msgspec import field
 from msgspec.structs import force_setattr
 
 from .errors import FormatError
-from .messages import AgentMessage, CacheMarker, CustomMessage, Extra, Message, TextBlock, Usage, Value, text_of
+from .messages import (
+    AgentMessage,
+    CacheMarker,
+    Content,
+    CustomMessage,
+    Extra,
+    Message,
+    TextBlock,
+    Usage,
+    Value,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from .compact import IdNumbers
@@ -29,6 +40,13 @@ KnownApi: TypeAlias = Literal[
 Api: TypeAlias = str  # open-ended: any string is valid, KnownApi lists the built-in ones
 
 System: TypeAlias = str | tuple[TextBlock, ...] | None
+
+
+def is_system(content: Content) -> bool:
+    """Whether the content of a message can be the system text: text blocks, and nothing else."""
+    return isinstance(content, str) or (
+        isinstance(content, tuple) and all(isinstance(block, TextBlock) for block in content)
+    )
 
 
 class ModelCost(Value, frozen=True, kw_only=True):

@@ -29,7 +29,6 @@ from interlingua.connect.auth.cloud import (
     aws_headers,
     aws_region,
     google_headers,
-    google_location,
     google_project,
     google_token,
     sign,
@@ -374,16 +373,6 @@ async def test_the_project_is_looked_for_in_order(
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "first")
     seen += [await google_project(), await google_project("given")]
     assert ["the-project", "second", "first", "given"] == seen
-
-
-def test_the_location_is_given_or_in_its_variable() -> None:
-    """Blank is as good as none."""
-    env = {"GOOGLE_CLOUD_LOCATION": "europe-west4"}
-    assert ["here", "europe-west4", None] == [
-        google_location("here", env=env),
-        google_location(" ", env=env),
-        google_location(env={"GOOGLE_CLOUD_LOCATION": " "}),
-    ]
 
 
 async def test_google_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

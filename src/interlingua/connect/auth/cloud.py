@@ -273,8 +273,3 @@ async def google_project(option: str | None = None, *, env: Mapping[str, str] | 
     if not project:
         raise InterlinguaError("no Google Cloud project; give `project`, or set GOOGLE_CLOUD_PROJECT")
     return project
-
-
-def google_location(option: str | None = None, *, env: Mapping[str, str] | None = None) -> str | None:
-    """Returns the option, else GOOGLE_CLOUD_LOCATION; None if neither is set."""
-    return (option or "").strip() or _given(env, "GOOGLE_CLOUD_LOCATION")

@@ -44,7 +44,7 @@ from ..residual import (
     restored,
     string,
 )
-from ..results import add_result, add_user, mark_joined, split_results
+from ..results import add_result, add_user, is_tool_result, mark_joined, split_results
 from .facts import API
 
 # --- wire to ours ----------------------------------------------------------------------------------------------------
@@ -344,24 +344,14 @@ def _decode_message(wire: Any, names: dict[str, str], api: str) -> list[Message]
 
 
 def _decode_user(wire: dict[str, Any], content: Any, names: dict[str, str]) -> list[Message]:
-    if not isinstance(content, list) or not any(_is_result(block) for block in content):
+    if not isinstance(content, list) or not any(is_tool_result(block) for block in content):
         user = replace(USER, extra={}, content=decode_content(content))
         if len(wire) == 2 and user.content and all(type(b) is TextBlock and not b.extra for b in user.content):
             return [user]
         return [keeping(user, API, wire, _encode_message("user", user, QUIET))]
-    pieces = split_results(content, _is_result, lambda block: _decode_result(block, names), decode_block)
+    pieces = split_results(content, is_tool_result, lambda block: _decode_result(block, names), decode_block)
     # The first result is always marked, as if results came before it.
     return mark_joined(pieces, residual(wire, {"role": "user", "content": content}), pieces[0], API)
-
-
-def _is_result(block: Any) -> bool:
-    return (
-        isinstance(block, dict)
-        and block.get("type") == "tool_result"
-        and isinstance(block.get("tool_use_id"), str)
-        and isinstance(block.get("content", ""), str | list | None)
-        and isinstance(block.get("is_error", False), bool)
-    )
 
 
 def _decode_result(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMessage:

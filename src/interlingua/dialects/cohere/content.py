@@ -39,7 +39,7 @@ from ..residual import (
     whole,
     with_residual,
 )
-from ..results import Layout, gathered
+from ..results import Layout, OpenCalls, gathered
 from ..results import encoded as encode_gathered
 from .facts import API, GENERATED, NO_BLOCK, ORDER, PLAN
 
@@ -296,39 +296,17 @@ def encode_content(content: Content, report: Reporter) -> dict[str, Any]:
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
-class _Turn:
-    """Generated ids, the names of all calls, and the calls without a result so far."""
-
-    def __init__(self, mint: Mint | None) -> None:
-        self.ids = Ids(mint)
-        self.names: dict[str, str] = {}  # a repeated id refers to the latest call
-        self.waiting: list[str] = []
-
-    def called(self, content: Content) -> None:
-        calls = [block for block in blocks_of(content) if isinstance(block, ToolCall)]
-        if calls:
-            self.waiting = [call.id for call in calls]
-        self.names |= {call.id: call.name for call in calls}
-
-    def answered(self, given: Any) -> tuple[str, bool]:
-        """The call id of a result, and whether it is generated."""
-        if isinstance(given, str) and given:
-            self.waiting = [id for id in self.waiting if id != given]
-            return given, False
-        return (self.waiting.pop(0), True) if self.waiting else self.ids.take(None)
-
-
 def decode_messages(wire: Any, mint: Mint | None = None, api: str = API) -> tuple[Message, ...]:
     """Decodes messages one to one."""
-    turn = _Turn(mint)
+    turn = OpenCalls(mint)
     return gathered(tuple(each(wire, "messages", API, lambda message: _decode_message(message, turn, api))), LAYOUT)
 
 
-def _decode_message(wire: Any, turn: _Turn, api: str) -> Message:
+def _decode_message(wire: Any, turn: OpenCalls, api: str) -> Message:
     role = an_object(wire, API).get("role")
     if role == "assistant":
         message = AssistantMessage(content=_decode_assistant(wire, turn.ids), api=api)
-        turn.called(message.content)
+        turn.called(message)
         return keeping(message, API, wire, encode_assistant(message, QUIET))
     if role == "tool":
         return _decode_result(wire, turn)
@@ -364,7 +342,7 @@ def decode_content(wire: Any) -> Content:
     return optional(wire)
 
 
-def _decode_result(wire: dict[str, Any], turn: _Turn) -> ToolResultMessage:
+def _decode_result(wire: dict[str, Any], turn: OpenCalls) -> ToolResultMessage:
     id, generated = turn.answered(wire.get("tool_call_id"))
     result = ToolResultMessage(
         tool_call_id=id,

@@ -37,7 +37,7 @@ from ...values.messages import (
     blocks_of,
     text_of,
 )
-from ...values.request import Conversation, Entry, ModelDescriptor, Options, System, ToolSpec
+from ...values.request import Conversation, Entry, ModelDescriptor, Options, System, ToolSpec, is_system
 from ..residual import (
     BARE,
     JOINED,
@@ -554,7 +554,7 @@ class _Reader(Reader):
         for at, given in enumerate(records):
             (group,) = each([given], "messages", API, lambda message: _decode_message(message, names), at)
             first = group[0].message if not at else None
-            if isinstance(first, SystemMessage) and _is_system(first.content):
+            if isinstance(first, SystemMessage) and is_system(first.content):
                 self.about = _with_system(self._chat, first)
                 group = group[1:]
             yield from group
@@ -564,13 +564,6 @@ def _with_system(conversation: Conversation, message: SystemMessage) -> Conversa
     extra_fields = message.extra.get(API)
     conversation = replace(conversation, system=message.content)
     return with_residual(conversation, API, **{SYSTEM: extra_fields}) if extra_fields else conversation
-
-
-def _is_system(content: Content) -> bool:
-    """Whether the content can be the system text: text blocks, and nothing else."""
-    return isinstance(content, str) or (
-        isinstance(content, tuple) and all(isinstance(block, TextBlock) for block in content)
-    )
 
 
 def encode(conversation: Conversation) -> Encoded:
@@ -623,7 +616,7 @@ def _encode_messages(conversation: Conversation, report: Reporter) -> list[dict[
                 report.lost(message.role, "the roles are system, user, assistant and tool")
             continue
         out.append(message)
-        if isinstance(message, SystemMessage) and len(out.wire) == 1 and _is_system(_decode_content(out.wire[0])[0]):
+        if isinstance(message, SystemMessage) and len(out.wire) == 1 and is_system(_decode_content(out.wire[0])[0]):
             report.lost("system", "a first system message is read as the system text", "weakened")
             report.at("$.system", "system", "the first message is read as it", "weakened")
     return out.wire

@@ -77,6 +77,7 @@ from ..residual import (
     encode_blocks,
     encode_tools,
     keeping,
+    list_of,
     optional,
     reading,
     residual,
@@ -429,7 +430,7 @@ def detect(value: Any) -> str | None:
         return None
     if any(message.get("role") == "toolResult" for message in messages):
         return "messages with the role `toolResult`"
-    if any(_is_typed(block, "toolCall") for message in messages for block in _items(message.get("content"))):
+    if any(_is_typed(block, "toolCall") for message in messages for block in list_of(message.get("content"))):
         return "`toolCall` blocks"
     have_roles = all(
         "role" in message for message in messages
@@ -441,10 +442,6 @@ def detect(value: Any) -> str | None:
 
 def _is_typed(block: Any, kind: str) -> bool:
     return isinstance(block, dict) and block.get("type") == kind
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -671,8 +668,8 @@ def _in_context(context: dict[str, Any], messages: Iterable[Any] | None) -> Iter
             if isinstance(context.get(key), list):
                 yield Mistake(f"$.{key}", f"the messages are in `{key}`", "name the list `messages`")
                 yield from _in_messages(context[key], f"$.{key}")
-    yield from _in_messages(_items(context.get("messages")) if messages is None else messages, "$.messages")
-    for at, tool in enumerate(_items(context.get("tools"))):
+    yield from _in_messages(list_of(context.get("messages")) if messages is None else messages, "$.messages")
+    for at, tool in enumerate(list_of(context.get("tools"))):
         yield from _in_tool(tool, f"$.tools[{at}]", at)
 
 
@@ -700,7 +697,7 @@ def mistakes_in(message: Any, path: str, at: int, names: Names) -> Iterator[Mist
     if role == "toolResult":
         yield from _in_result(message, path, at, names)
     for key in ("tool_calls", "toolCalls"):
-        for place, call in enumerate(_items(message.get(key))):
+        for place, call in enumerate(list_of(message.get(key))):
             text = f"message {at} has its call {place} in a top-level `{key}`"
             yield Mistake(f"{path}.{key}[{place}]", text, f"put {_right_call(call)} into `content`")
     for key in ("function_call", "functionCall"):
@@ -710,7 +707,7 @@ def mistakes_in(message: Any, path: str, at: int, names: Names) -> Iterator[Mist
     if "parts" in message:
         yield Mistake(f"{path}.parts", f"message {at} has `parts`", "name the list `content`, of blocks with a `type`")
     for key in ("content", "parts"):
-        for place, block in enumerate(_items(message.get(key))):
+        for place, block in enumerate(list_of(message.get(key))):
             yield from _in_block(block, role, f"{path}.{key}[{place}]", f"block {place} of message {at}", names)
 
 
@@ -830,11 +827,11 @@ def note_names(message: Any, names: Names) -> None:
         return
     calls = [
         message.get("function_call"),
-        *_items(message.get("tool_calls")),
-        *_items(message.get("toolCalls")),
+        *list_of(message.get("tool_calls")),
+        *list_of(message.get("toolCalls")),
         message,
     ]
-    for block in _items(message.get("content")) + _items(message.get("parts")):
+    for block in list_of(message.get("content")) + list_of(message.get("parts")):
         if isinstance(block, dict):
             calls += [block, *(block.get(key) for key in CALL_KEYS)]
     for call in calls:

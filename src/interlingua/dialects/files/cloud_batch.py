@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...values.messages import AssistantMessage
 from ...values.request import Conversation, Entry
-from ..residual import fields_of, optional
+from ..residual import fields_of, list_of, optional
 from .reading import Documents
 from .wire_bodies import CONVERSE, MESSAGES, answer_in, failure, model_of, request_in, wire_of_answer, wire_of_request
 
@@ -32,14 +32,10 @@ def _wire(body: Any) -> str | None:
     if isinstance(body, dict) and isinstance(body.get("messages"), list):
         if "anthropic_version" in body:
             return MESSAGES
-        parts = [part for item in body["messages"] if isinstance(item, dict) for part in _list(item.get("content"))]
+        parts = [part for item in body["messages"] if isinstance(item, dict) for part in list_of(item.get("content"))]
         if parts and all(isinstance(part, dict) and "type" not in part for part in parts):
             return CONVERSE
     return wire_of_request(body)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _is_line(value: Any) -> bool:

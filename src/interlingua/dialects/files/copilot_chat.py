@@ -19,7 +19,7 @@ from ...values.losses import Lines
 from ...values.messages import AssistantMessage, Block, ImageBlock, TextBlock, ThinkingBlock
 from ...values.request import Conversation, Entry
 from ..codec import USER
-from ..residual import fields_of, optional, reading
+from ..residual import fields_of, list_of, optional, reading
 from ..wire import ListedSession, SessionStream
 from . import templates
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, TreeReader, read
@@ -41,13 +41,13 @@ def _messages(request: dict[str, Any], pairs: Pairing) -> Iterator[Any]:
     failure = fields_of(fields_of(request.get("result")).get("errorDetails"))
     model = optional(request.get("modelId"))
     fields: dict[str, Any] = {"model": model, "error_message": optional(failure.get("message"))}
-    listed = [item for item in _list(metadata.get("toolCallRounds")) if isinstance(item, dict)]
+    listed = [item for item in list_of(metadata.get("toolCallRounds")) if isinstance(item, dict)]
     found: list[Any] = []
     for item in listed:
         blocks = [*_round(item, pairs)]
         if blocks:
             found += rounds([*blocks, *_results(blocks, metadata, pairs, when)], timestamp=when, **fields)
-    shown = [*_shown(_list(request.get("response")), pairs)]
+    shown = [*_shown(list_of(request.get("response")), pairs)]
     if not found and (shown or isinstance(request.get("result"), dict)):  # else it was never answered
         found = rounds(shown, timestamp=when, **fields)
     if found and isinstance(found[-1], AssistantMessage):
@@ -73,13 +73,13 @@ def _asked(message: Any) -> Iterator[Block]:
     elif isinstance(message, dict) and isinstance(message.get("text"), str):
         yield TextBlock(text=message["text"])
     elif isinstance(message, dict):
-        for part in _list(message.get("parts")):
+        for part in list_of(message.get("parts")):
             if isinstance(fields_of(part).get("text"), str):
                 yield TextBlock(text=part["text"])
 
 
 def _pictures(request: dict[str, Any]) -> Iterator[Block]:
-    for item in _list(fields_of(request.get("variableData")).get("variables")):
+    for item in list_of(fields_of(request.get("variableData")).get("variables")):
         item = fields_of(item)
         if item.get("kind") != "image":
             continue
@@ -92,14 +92,14 @@ def _pictures(request: dict[str, Any]) -> Iterator[Block]:
 
 
 def _rendered(parts: Any) -> Iterator[Block]:
-    for part in _list(parts):
+    for part in list_of(parts):
         if isinstance(fields_of(part).get("text"), str):
             yield TextBlock(text=part["text"])
 
 
 def _round(item: dict[str, Any], pairs: Pairing) -> Iterator[Block]:
     thought = item.get("thinking")
-    for given in _list(thought) or [thought]:
+    for given in list_of(thought) or [thought]:
         text = given.get("text") if isinstance(given, dict) else given
         text = "".join(part for part in text if isinstance(part, str)) if isinstance(text, list) else text
         sealed = optional(fields_of(given).get("encrypted"))
@@ -107,7 +107,7 @@ def _round(item: dict[str, Any], pairs: Pairing) -> Iterator[Block]:
             yield ThinkingBlock(thinking=optional(text) or "", thinking_signature=sealed, redacted=not text)
     if isinstance(item.get("response"), str) and item["response"]:
         yield TextBlock(text=item["response"])
-    for call in _list(item.get("toolCalls")):
+    for call in list_of(item.get("toolCalls")):
         if isinstance(call, dict):
             yield pairs.call(call.get("id"), call.get("name"), call.get("arguments"))
 
@@ -117,7 +117,7 @@ def _results(blocks: list[Any], metadata: dict[str, Any], pairs: Pairing, when: 
     for block in blocks:
         given = results.get(getattr(block, "id", ""))
         if isinstance(given, dict):
-            content = tuple(found for part in _list(given.get("content")) for found in _given(part))
+            content = tuple(found for part in list_of(given.get("content")) for found in _given(part))
             yield pairs.result(block.id, block.name, content, given.get("isError"), timestamp=when)
 
 
@@ -138,7 +138,7 @@ def _pieces(node: dict[str, Any]) -> Iterator[str]:
     """The texts of a prompt-tsx tree: nodes of type 2 are text, the others hold children."""
     if isinstance(node.get("text"), str):
         yield ("\n" if node.get("lineBreakBefore") else "") + node["text"]
-    for child in _list(node.get("children")):
+    for child in list_of(node.get("children")):
         if isinstance(child, dict):
             yield from _pieces(child)
 
@@ -157,16 +157,12 @@ def _shown(parts: list[Any], pairs: Pairing) -> Iterator[Any]:
             details = fields_of(part.get("resultDetails"))
             call = pairs.call(part.get("toolCallId"), part["toolId"], json_value(details.get("input")))
             yield call
-            texts = [optional(fields_of(item).get("value")) for item in _list(details.get("output"))]
+            texts = [optional(fields_of(item).get("value")) for item in list_of(details.get("output"))]
             if any(texts):
                 text = "\n".join(text for text in texts if text)
                 yield pairs.result(call.id, call.name, text, details.get("isError"))
         elif kind == "thinking" and isinstance(value, str) and value:
             yield ThinkingBlock(thinking=value)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 # --- the log ---------------------------------------------------------------------------------------------------------
@@ -290,12 +286,12 @@ def _ends_of(lines: Iterable[Record]) -> "array[int] | None":
         if kind == STATE:
             if at:
                 return None
-            ends.extend([0] * len(_list(fields_of(value).get("requests"))))
+            ends.extend([0] * len(list_of(fields_of(value).get("requests"))))
         elif kind in (SET, APPEND, DELETE) and isinstance(path, list) and path[:1] == ["requests"]:
             if len(path) > 1 and isinstance(path[1], int) and 0 <= path[1] < len(ends):
                 ends[path[1]] = at
             elif path == ["requests"] and kind == APPEND and not isinstance(line.get("i"), int):
-                ends.extend([at] * len(_list(value)))
+                ends.extend([at] * len(list_of(value)))
             else:
                 return None
     return ends

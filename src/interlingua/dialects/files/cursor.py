@@ -19,7 +19,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values import jsontext
-from ...values.errors import BadWire, FormatError
+from ...values.errors import BadWire
 from ...values.messages import (
     Block,
     ImageBlock,
@@ -31,11 +31,11 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..codec import USER
-from ..residual import fields_of, optional, reading
+from ..residual import fields_of, list_of, optional, reading
 from ..wire import ListedSession, SessionStream
 from . import templates
 from .line_sessions import ReadAgain, Reader, Record, RowReader, TemplateStream, read
-from .reading import Pairing, anthropic_items, asked, document_of, kept_record, plain_usage, rounds, seconds
+from .reading import Pairing, anthropic_items, asked, document_of, kept_record, plain_usage, read_json, rounds, seconds
 from .records import lines_of, milliseconds
 
 API = "cursor"
@@ -85,7 +85,7 @@ def _bubble_messages(bubble: dict[str, Any], pairs: Pairing, model: str | None) 
     if bubble.get("type") != MODEL:
         return [kept_record(API, "bubble", bubble)]
     items: list[Any] = []
-    for thought in (bubble.get("thinking"), *_list(bubble.get("allThinkingBlocks"))):
+    for thought in (bubble.get("thinking"), *list_of(bubble.get("allThinkingBlocks"))):
         given = thought.get("text") if isinstance(thought, dict) else thought
         if isinstance(given, str) and given:
             items.append(
@@ -112,15 +112,11 @@ def _tool(data: dict[str, Any], pairs: Pairing, when: int | None) -> Iterator[An
 
 
 def _pictures(bubble: dict[str, Any]) -> Iterator[Block]:
-    for image in _list(bubble.get("images")):
+    for image in list_of(bubble.get("images")):
         if isinstance(image, dict) and isinstance(image.get("data"), str):
             yield ImageBlock(data=image["data"], mime_type=optional(image.get("mimeType")) or "image/png")
         elif isinstance(image, dict) and isinstance(image.get("path"), str):
             yield ImageBlock(file_id=image["path"])
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 class _ChatReader(Reader):
@@ -158,19 +154,19 @@ def _composers(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
     keys = "SELECT rowid, key FROM cursorDiskKV WHERE key >= ? AND key < ? ORDER BY rowid"
     for row, key in connection.execute(keys, ("composerData:", "composerData;")).fetchall():
         (value,) = connection.execute("SELECT value FROM cursorDiskKV WHERE rowid = ?", (row,)).fetchone()
-        composer = _json(value)
+        composer = read_json(value)
         if not isinstance(composer, dict):
             continue
         id = key.partition(":")[2]
         stored = {
             name.rpartition(":")[2]: bubble
             for name, text in connection.execute(rows, (f"bubbleId:{id}:", f"bubbleId:{id};"))
-            if isinstance(bubble := _json(text), dict)
+            if isinstance(bubble := read_json(text), dict)
         }
-        headers = _list(composer.get("fullConversationHeadersOnly"))
+        headers = list_of(composer.get("fullConversationHeadersOnly"))
         order = [header["bubbleId"] for header in headers if isinstance(header, dict) and "bubbleId" in header]
         bubbles = [stored[name] for name in order if name in stored] if headers else list(stored.values())
-        bubbles = bubbles or [item for item in _list(composer.get("conversation")) if isinstance(item, dict)]
+        bubbles = bubbles or [item for item in list_of(composer.get("conversation")) if isinstance(item, dict)]
         if bubbles:
             yield {"composer": {"composerId": id, **composer}, "bubbles": bubbles}
 
@@ -180,10 +176,10 @@ def _tabs(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
         "SELECT value FROM ItemTable WHERE key LIKE 'workbench.panel.aichat.view.aichat.chatdata%'"
     )
     for (value,) in rows:
-        for tab in _list(fields_of(_json(value)).get("tabs")):
+        for tab in list_of(fields_of(read_json(value)).get("tabs")):
             bubbles = [
                 {**bubble, "type": PERSON if bubble.get("type") == "user" else MODEL}
-                for bubble in _list(fields_of(tab).get("bubbles"))
+                for bubble in list_of(fields_of(tab).get("bubbles"))
                 if isinstance(bubble, dict)
             ]
             if bubbles:
@@ -218,7 +214,7 @@ def _stored_blobs(connection: sqlite3.Connection, root: bytes) -> list[Any]:
     for id in _hashes(root):
         if id not in found:
             data = _blob(connection, id.hex())
-            found[id] = _json(data), len(data or b"")
+            found[id] = read_json(data), len(data or b"")
         message, length = found[id]
         size += length
         if size > MAX_CHAT:
@@ -229,7 +225,7 @@ def _stored_blobs(connection: sqlite3.Connection, root: bytes) -> list[Any]:
 
 def _from_hex(row: tuple[Any, ...]) -> Any:
     try:
-        return _json(bytes.fromhex(row[0]))
+        return read_json(bytes.fromhex(row[0]))
     except (TypeError, ValueError):
         return None
 
@@ -309,7 +305,7 @@ def _stored_messages(message: dict[str, Any], pairs: Pairing) -> list[Any]:
         return [kept_record(API, str(role), message)]
     items: list[Any] = []
     models = [_model_of(message)]
-    for item in [{"type": "text", "text": content}] if isinstance(content, str) else _list(content):
+    for item in [{"type": "text", "text": content}] if isinstance(content, str) else list_of(content):
         items += _stored_item(fields_of(item), pairs)
         models.append(_model_of(fields_of(item)))
     if role == "tool":
@@ -346,7 +342,7 @@ def _stored_text(content: Any) -> tuple[Block, ...]:
     if isinstance(content, str):
         return (TextBlock(text=content),)
     blocks: list[Block] = []
-    for item in _list(content):
+    for item in list_of(content):
         fields = fields_of(item)
         if fields.get("type") == "text" and isinstance(fields.get("text"), str):
             blocks.append(TextBlock(text=fields["text"]))
@@ -358,13 +354,6 @@ def _stored_text(content: Any) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _json(value: Any) -> Any:
-    try:
-        return jsontext.read(value) if isinstance(value, str | bytes) else None
-    except FormatError:
-        return None
-
-
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -373,7 +362,7 @@ def decode(data: Any) -> Conversation:
     """The lines of a transcript, or a chat of the database."""
     body = document_of(data, API)
     if isinstance(body, dict) and "bubbles" in body:
-        return templates.keep(read(_ChatReader(body), _list(body["bubbles"])), body, API)
+        return templates.keep(read(_ChatReader(body), list_of(body["bubbles"])), body, API)
     if _is_stored(body):
         return templates.keep(read(_StoredReader(body), body["messages"]), body, API)
     lines = lines_of(body, API)

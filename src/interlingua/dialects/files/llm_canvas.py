@@ -23,6 +23,7 @@ from ...values.errors import BadWire
 from ...values.losses import (
     QUIET,
     Encoded,
+    Loss,
     Reporter,
     Severity,
     SupportTable,
@@ -33,6 +34,8 @@ from ...values.losses import (
     places,
     record,
     some,
+    static_entry_losses,
+    static_losses,
 )
 from ...values.messages import (
     AssistantMessage,
@@ -49,7 +52,7 @@ from ...values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from ...values.request import Conversation, Entry, System, is_aside
+from ...values.request import Conversation, Entry, System, is_aside, is_system
 from ..residual import (
     JOINED,
     MESSAGE,
@@ -68,6 +71,7 @@ from ..residual import (
     string,
     with_residual,
 )
+from ..results import is_tool_result
 from ..wire import FileFormat
 from .message_rules import in_canvas
 from .records import MEDIA, NO_CALL, OWN, SERVER_TOOLS, TOOLS
@@ -258,11 +262,11 @@ def _decode_content(content: Any, *, result: bool = False) -> Content:
 
 def _decode_user(wire: dict[str, Any], names: dict[str, str]) -> list[Entry]:
     content = wire.get("content")
-    if not isinstance(content, list) or not any(_is_result(block) for block in content):
+    if not isinstance(content, list) or not any(is_tool_result(block) for block in content):
         return [Entry(message=_kept(UserMessage(content=_decode_content(content)), wire))]
     pieces: list[Message] = []
     for block in content:
-        if _is_result(block):
+        if is_tool_result(block):
             pieces.append(_decode_result(block, names))
         elif pieces and isinstance(pieces[-1], UserMessage):
             pieces[-1] = UserMessage(content=(*pieces[-1].content, decode_block(block)))  # type: ignore[misc]
@@ -272,16 +276,6 @@ def _decode_user(wire: dict[str, Any], names: dict[str, str]) -> list[Entry]:
     if extra_fields:
         pieces[0] = with_residual(pieces[0], API, **{MESSAGE: extra_fields})
     return [Entry(message=piece, extra={API: {JOINED: True}} if at else {}) for at, piece in enumerate(pieces)]
-
-
-def _is_result(block: Any) -> bool:
-    return (
-        isinstance(block, dict)
-        and block.get("type") == "tool_result"
-        and isinstance(block.get("tool_use_id"), str)
-        and isinstance(block.get("content", ""), str | list | None)
-        and isinstance(block.get("is_error", False), bool)
-    )
 
 
 def _decode_result(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMessage:
@@ -410,18 +404,11 @@ def _decode_list(wire: list[Any]) -> Conversation:
     groups = each(wire, "messages", API, lambda message: _decode_message(message, names))
     entries = [entry for group in groups for entry in group]
     first = entries[0].message if entries else None
-    if not isinstance(first, SystemMessage) or not _is_system(first.content):
+    if not isinstance(first, SystemMessage) or not is_system(first.content):
         return Conversation(entries=tuple(entries))
     conversation = Conversation(entries=tuple(entries[1:]), system=first.content)  # type: ignore[arg-type]
     extra_fields = first.extra.get(API)
     return with_residual(conversation, API, **{SYSTEM: extra_fields}) if extra_fields else conversation
-
-
-def _is_system(content: Content) -> bool:
-    """Whether the content can be the system text: text blocks, and nothing else."""
-    return isinstance(content, str) or (
-        isinstance(content, tuple) and all(isinstance(block, TextBlock) for block in content)
-    )
 
 
 def _system_message(system: System) -> dict[str, Any]:
@@ -462,7 +449,7 @@ def _encode_list(conversation: Conversation, report: Reporter) -> list[dict[str,
 
 
 def _reads_as_system(message: dict[str, Any]) -> bool:
-    return message.get("role") == "system" and _is_system(_decode_content(message.get("content")))
+    return message.get("role") == "system" and is_system(_decode_content(message.get("content")))
 
 
 def _check_listed(entry: Entry, wire: dict[str, Any] | None, report: Reporter, *, is_first: bool) -> None:
@@ -844,7 +831,7 @@ class CanvasWriter:
         """First pass. False for an entry that needs the others: of a canvas, or a merge."""
         self._taken.add(entry.id)
         self._is_placed = self._is_placed or entry.id is not None or entry.parent_id is not None
-        return not entry.extra.get(API) and not entry.parents
+        return not self._about.extra.get(API) and not entry.extra.get(API) and not entry.parents
 
     def look(self, at: int, entry: Entry, report: Reporter, *, is_head: bool) -> None:
         """Second pass: finds the node of an entry, and reports what is lost of it."""
@@ -873,7 +860,7 @@ class CanvasWriter:
         elif self._system is not None and entry.parent_id == self._system:
             self._read_as_system.append((f"$.entries[{at}].parentId", "parent_id", "record"))
 
-    def close(self, report: Reporter) -> None:
+    def close(self, head: str | None, report: Reporter) -> None:
         """Reports what is lost beside the entries, when all were looked at."""
         if self._about.tools is not None:
             report.at("$.tools", "tools", _NO_TOOLS)
@@ -885,6 +872,14 @@ class CanvasWriter:
                 report.at("$.head", "head", _ROOT_SYSTEM, "record")
             for path, what, severity in self._read_as_system:
                 report.at(path, what, _ROOT_SYSTEM, severity)
+
+    def entry_losses(self, entry: Entry, at: int, place: str) -> Iterable[Loss]:
+        """What the table says is lost of an entry."""
+        return static_entry_losses(entry, at, place, FIELD_SUPPORT, API)
+
+    def losses(self, head: str | None) -> Iterable[Loss]:
+        """The same beside the entries."""
+        return static_losses(replace(self._about, head=head), FIELD_SUPPORT, API)
 
     def parts(self, entries: Iterable[Entry]) -> Iterator[bytes]:
         """The text of the canvas, or of the list."""
@@ -981,6 +976,6 @@ FORMAT = FileFormat(
     name="llm-canvas",
     codec=sys.modules[__name__],
     detect=detect,
-    node_writer=CanvasWriter,
+    tree_writer=CanvasWriter,
     mistakes=in_canvas,
 )

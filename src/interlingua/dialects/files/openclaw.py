@@ -904,22 +904,23 @@ def _line(entry: Entry) -> dict[str, Any]:
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a session file: a tree file if it was one, else a message a line."""
     report = Reporter()
-    writer = TreeWriter(conversation)
+    writer = TreeWriter(conversation, in_memory=True)
     lines = Lines(writer.begin())
     for entry, place in zip(conversation.entries, places(conversation), strict=True):
         report.root = place
         lines.append(writer.entry(entry, report))
-    writer.end(conversation.head, report)
+    writer.close(conversation.head, report)
     return Encoded(lines, Losses(lambda: (*report.losses, *_unreported(conversation))))
 
 
 class TreeWriter:
     """Encodes a conversation entry by entry.
 
-    `about` is the conversation; its entries are not used. `ids`: those of one that is too large for a `dict`.
+    `about` is the conversation; its entries are not used. `in_memory`: they are few enough for a `dict`.
     """
 
-    def __init__(self, about: Conversation, ids: Ids | None = None) -> None:
+    def __init__(self, about: Conversation, *, in_memory: bool = False) -> None:
+        ids = None if in_memory else Ids()
         self._about = about
         self._extra_fields = about.extra.get(API, {})
         self._calls = _Calls(ids)
@@ -939,7 +940,21 @@ class TreeWriter:
         self._last = entry.id
         return _encode_entry(entry, bool(self._extra_fields.get(TREE)), report, self._calls)
 
-    def end(self, head: str | None, report: Reporter) -> None:
+    def note(self, entry: Entry) -> bool:
+        """Every entry can be written by itself."""
+        return True
+
+    def look(self, at: int, entry: Entry, report: Reporter, *, is_head: bool) -> None:
+        """Reports what is lost of the next entry."""
+        self.entry(entry, report)
+
+    def parts(self, entries: Iterable[Entry]) -> Iterator[bytes]:
+        """The text of all lines."""
+        writer = TreeWriter(self._about)
+        lines = itertools.chain(writer.begin(), (writer.entry(entry, QUIET) for entry in entries))
+        return (jsontext.write(line) + b"\n" for line in lines)
+
+    def close(self, head: str | None, report: Reporter) -> None:
         """Reports what the lines do not contain, when all entries are written."""
         about = self._about
         if about.system is not None:

@@ -456,7 +456,7 @@ def with_time(message: Any, moment: int | None) -> Any:
     return message if moment is None or isinstance(message, CustomMessage) else replace(message, timestamp=moment)
 
 
-def time_in(messages: Sequence[Message], key: str = "timestamp") -> dict[str, Any]:
+def time_in(messages: Sequence[Message]) -> dict[str, Any]:
     """Returns the timestamp of a record's first message."""
     when = iso(messages[0].timestamp)
-    return {} if when is None else {key: when}
+    return {} if when is None else {"timestamp": when}

@@ -49,7 +49,8 @@ from ..residual import (
     with_residual,
 )
 from ..wire import FileFormat, Rows
-from . import paired_turns, templates
+from . import templates
+from .program_content import conversation_of
 from .reading import MediaPlacer, has_media, rejected_in
 from .records import LINEAR, MEDIA, METADATA, NO_CALL, OWN, ROLES, SERVER_TOOLS
 
@@ -284,6 +285,51 @@ def _encode_tools(specs: tuple[ToolSpec, ...], listed: bool) -> Any:
     return encoded if listed else jsontext.compact(encoded)
 
 
+# --- pairs -----------------------------------------------------------------------------------------------------------
+
+_PAIRS = (("human", "assistant"), ("input", "output"))
+
+
+def _is_paired(value: Any) -> bool:
+    """Whether a value is a row of pairs, or of texts in turn."""
+    if not isinstance(value, dict):
+        return False
+    pairs, texts = value.get("conversation"), value.get("data")
+    if isinstance(pairs, list):
+        return bool(pairs) and all(_is_pair(pair) for pair in pairs)
+    return isinstance(texts, list) and len(texts) > 1 and all(isinstance(text, str) for text in texts) and "id" in value
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, dict) and any(
+        value.keys() - {"system"} == set(names) and all(isinstance(value[name], str) for name in names)
+        for names in _PAIRS
+    )
+
+
+def _conversation_of_pairs(row: dict[str, Any]) -> Conversation:
+    """The conversation of a row. The system text is beside the pairs, or in the first pair."""
+    pairs = row.get("conversation")
+    first = pairs[0].get("system") if isinstance(pairs, list) else None
+    system = optional(row.get("system")) or optional(first) or None
+    return conversation_of(_paired_messages(row), system=system)
+
+
+def _paired_messages(row: dict[str, Any]) -> Iterator[Message]:
+    for at, text in enumerate(_paired_texts(row)):
+        yield AssistantMessage(content=text) if at % 2 else UserMessage(content=text)
+
+
+def _paired_texts(row: dict[str, Any]) -> Iterator[str]:
+    if isinstance(row.get("conversation"), list):
+        for pair in row["conversation"]:
+            asked, answered = next(names for names in _PAIRS if names[0] in pair)
+            yield pair[asked]
+            yield pair[answered]
+    else:
+        yield from row["data"]
+
+
 # --- sets ------------------------------------------------------------------------------------------------------------
 
 
@@ -295,7 +341,7 @@ def split(value: Any) -> list[Any] | None:
 
 
 def _is_example(value: Any) -> bool:
-    return isinstance(value, dict) and (isinstance(value.get("conversations"), list) or paired_turns.is_row(value))
+    return isinstance(value, dict) and (isinstance(value.get("conversations"), list) or _is_paired(value))
 
 
 @reading(API)
@@ -307,8 +353,8 @@ def decode(data: Any) -> Conversation:
         if len(body) > 1:
             raise BadWire(API, f"a set of {len(body)} conversations: take one of them")
         return with_residual(decode(body[0]), API, **{SET: True})
-    if type(body) is dict and "conversations" not in body and paired_turns.is_row(body):
-        return templates.keep(paired_turns.conversation_in(body), body, API)
+    if type(body) is dict and "conversations" not in body and _is_paired(body):
+        return templates.keep(_conversation_of_pairs(body), body, API)
     wire = {"conversations": body} if bare else an_object(body, API)
     if "conversations" not in wire:
         raise BadWire(API, "expected `conversations`, a list of turns", "$.conversations")
@@ -485,8 +531,8 @@ def detect(value: Any) -> str | None:
     """Whether a document is of this shape: turns with `from` and `value`."""
     example = value[0] if isinstance(value, list) and value and _is_example(value[0]) else value
     turns = example.get("conversations") if isinstance(example, dict) else example
-    if turns is None and paired_turns.is_row(example):
-        return paired_turns.SHAPE
+    if turns is None and _is_paired(example):
+        return "pairs of a question and its answer"
     if not isinstance(turns, list) or not turns:
         return None
     are_turns = all(isinstance(turn, dict) and "from" in turn and "value" in turn for turn in turns)

@@ -554,6 +554,11 @@ def sse_framing(content_type: str | None = None) -> Framing:
     return framing_for(content_type, SSE)
 
 
+def ndjson_framing(content_type: str | None = None) -> Framing:
+    """The same of one whose streams are lines of JSON, which servers also label `application/json`."""
+    return NDJSON() if content_type is not None and "ndjson" in content_type else framing_for(content_type, NDJSON)
+
+
 def actual_type(head: bytes, declared: str) -> str | None:
     """The content type of a body with these first bytes; `declared` if they do not contradict it.
 

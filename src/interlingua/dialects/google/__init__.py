@@ -15,10 +15,10 @@ In reading order: `facts`, `content`, `messages`, `requests`, `answers`, `stream
 """
 
 from ..framing import sse_framing as framing
-from .answers import decode_response, encode_response
 from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error, encode_error
 from .messages import decode_messages, encode_messages, pieces_of
 from .requests import decode, decode_request, encode, encode_request, path
+from .responses import decode_response, encode_response
 from .streams import StreamDecoder, StreamEncoder
 
 __all__ = [

@@ -83,12 +83,12 @@ def decode_messages(wire: Any, api: str = API, mint: Mint | None = None) -> tupl
     return _decode_piece(wire, _Turns(api, mint))
 
 
-def pieces_of(wire: Iterable[Any], api: str = API) -> Iterator[tuple[list[Any], tuple[Message, ...]]]:
+def pieces_of(wire: Iterable[Any]) -> Iterator[tuple[list[Any], tuple[Message, ...]]]:
     """The contents of a long list, in pieces that begin with an answer, with their messages.
 
     Results are joined, and media moved into them, within a piece.
     """
-    turns, piece, first = _Turns(api, None), list[Any](), 0
+    turns, piece, first = _Turns(API, None), list[Any](), 0
     for at, content in enumerate(wire):
         if piece and isinstance(content, dict) and content.get("role") == "model":
             yield piece, _decode_piece(piece, turns, first)

@@ -18,18 +18,6 @@ from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock
 from ..framing import Frame, json_line, write_sse
 from ..residual import RESPONSE, Ids, put_back, residual_of, string
 from ..streaming import Decoder, Encoder
-from .answers import (
-    block_reason,
-    decode_answer,
-    decode_envelope,
-    decode_usage,
-    encode_answer,
-    encode_envelope,
-    encode_response,
-    first_candidate,
-    wire_stop_reason,
-    with_envelope,
-)
 from .content import decode_block, decode_call, decode_text, decoder_of, encode_block, with_citations
 from .facts import (
     API,
@@ -42,6 +30,18 @@ from .facts import (
     encode_error,
     error_body,
     has_envelope,
+)
+from .responses import (
+    block_reason,
+    decode_answer,
+    decode_envelope,
+    decode_usage,
+    encode_answer,
+    encode_envelope,
+    encode_response,
+    first_candidate,
+    wire_stop_reason,
+    with_envelope,
 )
 
 # Streamed arguments (`partialArgs`): values of JSON paths, such as `$.place.name` = "Bos", to be continued.

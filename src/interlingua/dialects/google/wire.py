@@ -11,7 +11,7 @@ from .. import google, shapes
 from ..codec import text_answer_reader
 from ..limits import PDF, NameRule, Refinement, TargetLimits
 from ..wire import Count, EmbeddingRoute, Evidence, Http, UsageDetail, Wire, page_size, sum_where, tier_names
-from .answers import decode_usage
+from .responses import decode_usage
 
 _VERBS = "generateContent|streamGenerateContent"
 _MODELS = r"/(?:models|publishers/[^/]+/models)"

@@ -20,7 +20,6 @@ from ...values.messages import (
 from ..residual import (
     JOINED,
     MESSAGE,
-    Ids,
     Mint,
     an_object,
     each,
@@ -34,38 +33,22 @@ from ..residual import (
     string,
     with_residual,
 )
-from ..results import split_results
+from ..results import OpenCalls, split_results
 from .content import decode_content, decode_outputs, decode_step, encode_content, encode_outputs, encode_steps
 from .facts import API, GENERATED, INSIDE, ONE_ANSWER, TURN
 
 # --- wire to ours ----------------------------------------------------------------------------------------------------
 
 
-class _Turns:
-    """Generated ids, the names of all calls, and the calls without a result so far."""
-
+class _Turns(OpenCalls):
     def __init__(self, api: str, mint: Mint | None) -> None:
+        super().__init__(mint)
         self.api = api
-        self.ids = Ids(mint)
-        self.names: dict[str, str] = {}  # a repeated id refers to the latest call
-        self.waiting: list[str] = []
 
     def answer(self, steps: list[Any]) -> AssistantMessage:
         message = _decode_answer(steps, self)
         self.called(message)
         return message
-
-    def called(self, message: AssistantMessage) -> None:
-        if message.tool_calls:
-            self.waiting = [call.id for call in message.tool_calls]
-        self.names |= {call.id: call.name for call in message.tool_calls}
-
-    def answered(self, given: Any) -> tuple[str, bool]:
-        """The call id of a result, and whether it is generated."""
-        if isinstance(given, str) and given:
-            self.waiting = [id for id in self.waiting if id != given]
-            return given, False
-        return (self.waiting.pop(0), True) if self.waiting else self.ids.take(None)
 
 
 def decode_messages(wire: Any, api: str = API, mint: Mint | None = None) -> tuple[Message, ...]:

@@ -78,7 +78,7 @@ from ..codec import (
     response_encoder,
     write_options,
 )
-from ..framing import NDJSON, Frame, Framing, framing_for, write_ndjson
+from ..framing import Frame, ndjson_framing, write_ndjson
 from ..provider_errors import as_provider_error, error_text, joined_text, provider_error, status_of
 from ..residual import (
     GENERATED,
@@ -109,7 +109,7 @@ from ..residual import (
     whole,
     with_residual,
 )
-from ..results import Layout, gathered
+from ..results import Layout, OpenCalls, gathered
 from ..results import encoded as encode_gathered
 from ..streaming import Decoder, Encoder
 
@@ -408,40 +408,13 @@ def _report_text(call: ToolCall, report: Reporter) -> None:
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
-class _Turn:
-    """The calls of the latest answer without a result so far, and the names of all calls."""
-
-    def __init__(self, mint: Mint | None) -> None:
-        self.ids = Ids(mint)
-        self.names: dict[str, str] = {}  # a repeated id refers to the latest call
-        self.waiting: list[ToolCall] = []
-
-    def called(self, content: Content) -> None:
-        calls = [block for block in blocks_of(content) if isinstance(block, ToolCall)]
-        if calls:
-            self.waiting = calls
-        for call in calls:
-            self.names[call.id] = call.name
-
-    def answered(self, id: Any, name: str | None) -> tuple[str, bool]:
-        """The call id of a result, and whether it is generated."""
-        if isinstance(id, str) and id:
-            self.waiting = [call for call in self.waiting if call.id != id]
-            return id, False
-        for at, call in enumerate(self.waiting):
-            if name is None or call.name == name:
-                del self.waiting[at]
-                return call.id, True
-        return self.ids.take(None)
-
-
 def decode_messages(wire: Any, mint: Mint | None = None, api: str = API) -> tuple[Message, ...]:
     """Decodes messages one to one."""
-    turn = _Turn(mint)
+    turn = OpenCalls(mint)
     return gathered(tuple(each(wire, "messages", API, lambda message: _decode_message(message, turn, api))), LAYOUT)
 
 
-def _decode_message(wire: Any, turn: _Turn, api: str) -> Message:
+def _decode_message(wire: Any, turn: OpenCalls, api: str) -> Message:
     role = an_object(wire, API).get("role")
     if role == "tool":
         return _decode_result(wire, turn)
@@ -449,7 +422,7 @@ def _decode_message(wire: Any, turn: _Turn, api: str) -> Message:
         return _plain(replace(USER, extra={}, content=_decode_content(wire, turn.ids)), role, wire)
     if role == "assistant":
         message = replace(ANSWER, extra={}, content=_decode_content(wire, turn.ids), api=api)
-        turn.called(message.content)
+        turn.called(message)
         return _plain(message, role, wire)
     if role == "system":
         return _plain(SystemMessage(content=_decode_content(wire, turn.ids)), role, wire)
@@ -473,7 +446,7 @@ def _plain(message: M, role: str, wire: dict[str, Any]) -> M:
     return keeping(message, API, wire, {"role": role, **_encode_content(message.content, QUIET)})
 
 
-def _decode_result(wire: dict[str, Any], turn: _Turn) -> ToolResultMessage:
+def _decode_result(wire: dict[str, Any], turn: OpenCalls) -> ToolResultMessage:
     given = wire.get("tool_name", wire.get("name"))  # OpenAI has `name`
     name = optional(given)
     content = _decode_content(wire, turn.ids)
@@ -800,10 +773,7 @@ def _counted(usage: Usage) -> Usage:
 # --- streams ---------------------------------------------------------------------------------------------------------
 
 
-def framing(content_type: str | None = None) -> Framing:
-    return NDJSON() if content_type is not None and "ndjson" in content_type else framing_for(content_type, NDJSON)
-
-
+framing = ndjson_framing
 _TEXT, _THINKING = "text", "thinking"  # the two kinds of blocks with deltas
 
 

@@ -19,11 +19,10 @@ In reading order: `facts`, `content`, `assistant`, `messages`, `requests`, `answ
 
 from ..framing import sse_framing as framing
 from ..openai_shared import encode_error
-from .answers import decode_response, encode_response
-from .decoding import StreamDecoder
-from .encoding import StreamEncoder
 from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error
 from .requests import decode, decode_request, encode, encode_request, path
+from .responses import decode_response, encode_response
+from .streams import StreamDecoder, StreamEncoder
 
 __all__ = [
     "API", "FIELD_SUPPORT", "STOP_REASONS", "UNEVEN", "StreamDecoder", "StreamEncoder", "decode", "decode_error",

@@ -19,13 +19,12 @@ of them.
 
 from ..framing import sse_framing as framing
 from ..openai_shared import encode_error
-from .answers import decode_response, encode_response
 from .content import decode_item, encode_item
-from .decoding import StreamDecoder
-from .encoding import StreamEncoder
 from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error
 from .messages import decode_messages, encode_messages, messages_in
 from .requests import decode, decode_request, encode, encode_request, path
+from .responses import decode_response, encode_response
+from .streams import StreamDecoder, StreamEncoder
 
 __all__ = [
     "API", "FIELD_SUPPORT", "STOP_REASONS", "UNEVEN", "StreamDecoder", "StreamEncoder", "decode", "decode_error",

@@ -13,12 +13,12 @@ from ...values.messages import Usage
 from ...values.request import Request
 from .. import openai_responses, shapes
 from ..codec import text_answer_reader
-from ..framing import NDJSON, SSE, Framing, framing_for, write_ndjson, write_sse
+from ..framing import SSE, ndjson_framing, write_ndjson, write_sse
 from ..limits import VISIBLE, CustomTools, NameRule, TargetLimits
 from ..openai_shared import EMBEDDINGS, FILE_TYPES, OPENAI_HEADERS, OrdinaryTier, openai_models, rate_headers
 from ..wire import NDJSON as LINES
 from ..wire import Count, Evidence, Http, Wire
-from .answers import decode_usage, item_blocks
+from .responses import decode_usage, item_blocks
 
 _ITEM = re.compile(r"(?!tool_call).*_call(_output)?|reasoning|item_reference|compaction|additional_tools")
 _PARTS = ("input_text", "output_text", "input_image", "input_file")
@@ -250,16 +250,12 @@ def _error_line(error: ProviderError, sent: int, body: Any) -> bytes:
     return b"".join(write_ndjson(frame.data) for frame in SSE().feed(_error_event(error, sent, body)))
 
 
-def _lines(content_type: str | None = None) -> Framing:
-    return NDJSON() if content_type is not None and "ndjson" in content_type else framing_for(content_type, NDJSON)
-
-
 # platform.openai.com/docs/guides/websocket-mode: a request is the message `response.create` with the fields of a body,
 # and each event of the answer is a message. Here messages are lines; the caller has the socket.
 WEBSOCKET = OPENAI_RESPONSES.variant(
     "openai-responses-websocket",
     quirks={"message": "response.create"},
-    framing=_lines,
+    framing=ndjson_framing,
     reframe=lambda frame: write_ndjson(frame.data),
     http={
         "route_rank": 95,
