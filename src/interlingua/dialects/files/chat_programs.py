@@ -51,18 +51,27 @@ def is_turn(value: Any, role: str = "role", *content: str) -> bool:
 
 
 def chat_messages(
-    records: Iterable[Mapping[str, Any]], *, model: str | None = None, roles: Mapping[str, str] = ROLES
+    records: Iterable[Mapping[str, Any]], *, model: str | None = None, failures: tuple[str, ...] = ()
 ) -> Iterator[Message]:
-    """The messages of records in their order; `model` answered where a record names none."""
+    """The messages of records in their order; `model` answered where a record names none. `failures` as in `turn`."""
     pairs = Pairing()
     for record in records:
-        yield from turn(record, pairs, model=model, roles=roles)
+        yield from turn(record, pairs, model=model, failures=failures)
 
 
 def turn(
-    record: Mapping[str, Any], pairs: Pairing, *, model: str | None = None, roles: Mapping[str, str] = ROLES
+    record: Mapping[str, Any],
+    pairs: Pairing,
+    *,
+    model: str | None = None,
+    roles: Mapping[str, str] = ROLES,
+    failures: tuple[str, ...] = (),
 ) -> list[Message]:
-    """The messages of one record: an answer with the results among its parts is several."""
+    """The messages of one record: an answer with the results among its parts is several.
+
+    `failures` are fields by which the program leaves an answer out of later requests. Beside other answers with content
+    an `error` is a note.
+    """
     time, role_in, content_in, thought, model_in, id_in, tool_in = _getters(tuple(record))
     when = moment(time(record))
     name = str(role_in(record) or "").lower()
@@ -75,8 +84,11 @@ def turn(
     if role == "assistant":
         usage = usage_in(record) if "usage" in record else None
         model = optional(model_in(record)) or model
-        failure = optional(record.get("error"))
-        failed = {"stop_reason": "error", "error_message": failure} if failure else {}
+        failed: dict[str, Any] = {}
+        if "error" in record or failures:
+            failure = optional(record.get("error"))
+            is_failed = any(map(record.get, failures)) or (failure and not parts)
+            failed = {"stop_reason": "error" if is_failed else None, "error_message": failure or None}
         return rounds(parts, {"usage": usage} if usage else {}, model=model, timestamp=when, **failed)
     return [user(tuple(parts), when)] if role == "user" else [kept_record("chat", name, dict(record))]
 
