@@ -356,6 +356,24 @@ LAYOUTS: dict[str, tuple[bytes, str, str]] = {
         "openclaw",
         "$[1].content[0].text",
     ),
+    "lines that are read one at a time": (
+        b'{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"a"}}\n'
+        b'{"type":"user","uuid":"u2","parentUuid":"u1","sessionId":"s","message":{"role":"user","content":"~"}}\n',
+        "claude-code",
+        "$[1].message.content",
+    ),
+    "items that are read one at a time": (
+        b'{"type":"session_meta","payload":{"id":"s"}}\n'
+        b'{"type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"~"}]}}\n',
+        "codex-cli",
+        "$[1].payload.content[0].text",
+    ),
+    "our own lines": (
+        b'{"role":"session","version":1}\n{"role":"user","content":"a","id":"1","parentId":null}\n'
+        b'{"role":"user","content":"~","id":"2","parentId":"1"}\n',
+        "transcript",
+        "$[2].content",
+    ),
 }
 SPELLINGS = {"escape": b"\\ud83d", "second half": b"x\\uDE00", "raw": b"\xed\xa0\xbd", "byte": b"\xff"}
 

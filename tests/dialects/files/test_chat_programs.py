@@ -809,6 +809,38 @@ def test_a_message_of_chatbox_has_its_files_and_its_error() -> None:
     assert conversation.messages[-1].error_message == "quota"
 
 
+def test_an_error_beside_an_answer_is_a_note_unless_the_program_leaves_the_answer_out() -> None:
+    """A real answer is sent on; one without content failed."""
+    session = sample("hermes/session.json")
+    session["messages"][-1]["error"] = "the title could not be made"
+    session["messages"].append({"role": "assistant", "content": "", "error": "quota"})
+    (conversation,) = il.read(json.dumps(session).encode())
+    *_, answer, failed = conversation.messages
+    assert (answer.stop_reason, answer.error_message) == (None, "the title could not be made")
+    assert (failed.stop_reason, failed.error_message) == ("error", "quota")
+    assert "Twelve." in il.encode(conversation, "openai-completions").bytes().decode()
+
+
+def test_calls_failures_and_answers_of_servers_in_next_chat() -> None:
+    """Plugins ran before the text of their answer; failed turns are not sent again."""
+    backup = sample("next-chat/backup.json")
+    (session,) = backup["chat-next-web-store"]["sessions"]
+    answer = session["messages"][-1]
+    function = {"name": "count", "arguments": '{"what":"eggs"}'}
+    answer["tools"] = [{"id": "c1", "type": "function", "function": function, "content": "12", "isError": False}]
+    session["messages"] += [
+        {"role": "user", "content": "```json:mcp-response:a\n{}\n```", "isMcpResponse": True},
+        {**answer, "content": "\n\n```json\n{}\n```", "isError": True, "tools": [{**answer["tools"][0], "id": "c2"}]},
+    ]
+    session["messages"][-1]["tools"][0] |= {"isError": True, "content": None, "errorMsg": "no such file"}
+    (conversation,) = il.read(json.dumps(backup).encode())
+    _, called, result, said, given, again, refused, failed = conversation.messages
+    assert (called.tool_calls[0].arguments, result.text, said.text) == ({"what": "eggs"}, "12", "Twelve.")
+    assert (given.origin, again.tool_calls[0].id, failed.stop_reason) == ("program", "c2", "error")
+    assert (refused.is_error, refused.text, said.stop_reason) == (True, "no such file", None)
+    assert backup == il.encode(conversation, "next-chat").body
+
+
 def test_rows_of_llm_have_attachments_fragments_reasoning_and_details() -> None:
     """What was sent beside the prompt, and counts in the names of the provider."""
     row = {

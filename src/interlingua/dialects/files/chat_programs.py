@@ -5,7 +5,9 @@ own; reasoning, calls and results stand beside it or among the parts. A message 
 empty, not an error.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ...values.messages import Block, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
@@ -14,10 +16,10 @@ from ..residual import optional, whole
 from .program_content import (
     block_of,
     call_id,
+    called,
     conversation_of,
     first,
     given_content,
-    inner,
     is_result,
     items,
     moment,
@@ -28,8 +30,15 @@ from .reading import Pairing, kept_record, openai_usage, rounds
 
 ROLES = {"user": "user", "human": "user", "assistant": "assistant", "bot": "assistant", "model": "assistant"}
 _CONTENT = ("contentParts", "contentChunks", "content", "text")
-_REASONING = ("reasoning", "reasoning_content", "reasoningContent", "thinking")
-_TIMES = ("timestamp", "createdAt", "created_at", "created", "date", "time")
+_FIELDS = (
+    ("timestamp", "createdAt", "created_at", "created", "date", "time"),
+    ("role", "from"),
+    _CONTENT,
+    ("reasoning", "reasoning_content", "reasoningContent", "thinking"),
+    ("model", "modelId", "modelName"),
+    ("tool_call_id", "toolCallId", "call_id"),
+    ("name", "tool_name", "toolName"),
+)
 
 
 def is_turn(value: Any, role: str = "role", *content: str) -> bool:
@@ -42,41 +51,63 @@ def is_turn(value: Any, role: str = "role", *content: str) -> bool:
 
 
 def chat_messages(
-    records: Iterable[Mapping[str, Any]], *, model: str | None = None, roles: Mapping[str, str] = ROLES
+    records: Iterable[Mapping[str, Any]], *, model: str | None = None, failures: tuple[str, ...] = ()
 ) -> Iterator[Message]:
-    """The messages of records in their order; `model` answered where a record names none."""
+    """The messages of records in their order; `model` answered where a record names none. `failures` as in `turn`."""
     pairs = Pairing()
     for record in records:
-        yield from turn(record, pairs, model=model, roles=roles)
+        yield from turn(record, pairs, model=model, failures=failures)
 
 
 def turn(
-    record: Mapping[str, Any], pairs: Pairing, *, model: str | None = None, roles: Mapping[str, str] = ROLES
+    record: Mapping[str, Any],
+    pairs: Pairing,
+    *,
+    model: str | None = None,
+    roles: Mapping[str, str] = ROLES,
+    failures: tuple[str, ...] = (),
 ) -> list[Message]:
-    """The messages of one record: an answer with the results among its parts is several."""
-    when = moment(first(record, *_TIMES))
-    name = str(first(record, "role", "from") or "").lower()
-    role, content = roles.get(name, name), first(record, *_CONTENT)
-    parts = _parts(record, content, pairs)
+    """The messages of one record: an answer with the results among its parts is several.
+
+    `failures` are fields by which the program leaves an answer out of later requests. Beside other answers with content
+    an `error` is a note.
+    """
+    time, role_in, content_in, thought, model_in, id_in, tool_in = _getters(tuple(record))
+    when = moment(time(record))
+    name = str(role_in(record) or "").lower()
+    role, content = roles.get(name, name), content_in(record)
     if role == "tool":
-        id = first(record, "tool_call_id", "toolCallId", "call_id")
-        named = first(record, "name", "tool_name", "toolName")
-        return [pairs.result(id, named, given_content(content), timestamp=when)]
+        return [pairs.result(id_in(record), tool_in(record), given_content(content), timestamp=when)]
+    parts = _parts(record, optional(thought(record)), content, pairs)
     if role == "system":
         return [SystemMessage(content=tuple(parts))] if parts else []
     if role == "assistant":
-        usage = usage_in(record)
-        model = optional(first(record, "model", "modelId", "modelName")) or model
-        failure = optional(record.get("error"))
-        failed = {"stop_reason": "error", "error_message": failure} if failure else {}
+        usage = usage_in(record) if "usage" in record else None
+        model = optional(model_in(record)) or model
+        failed: dict[str, Any] = {}
+        if "error" in record or failures:
+            failure = optional(record.get("error"))
+            is_failed = any(map(record.get, failures)) or (failure and not parts)
+            failed = {"stop_reason": "error" if is_failed else None, "error_message": failure or None}
         return rounds(parts, {"usage": usage} if usage else {}, model=model, timestamp=when, **failed)
     return [user(tuple(parts), when)] if role == "user" else [kept_record("chat", name, dict(record))]
 
 
-def _parts(record: Mapping[str, Any], content: Any, pairs: Pairing) -> list[Any]:
+@functools.lru_cache(500)  # the records of a file have few sets of keys
+def _getters(keys: tuple[str, ...]) -> tuple[Callable[[Mapping[str, Any]], Any], ...]:
+    """For each of the fields, what returns the first value that a record with these keys has under its names."""
+    return tuple(_getter([name for name in names if name in keys]) for names in _FIELDS)
+
+
+def _getter(names: list[str]) -> Callable[[Mapping[str, Any]], Any]:
+    if not names:
+        return lambda record: None
+    return operator.itemgetter(*names) if len(names) == 1 else lambda record: first(record, *names)
+
+
+def _parts(record: Mapping[str, Any], thought: str | None, content: Any, pairs: Pairing) -> list[Any]:
     """Blocks of a record, with results behind the calls that they answer."""
     found: list[Any] = []
-    thought = optional(first(record, *_REASONING))
     if thought:
         found.append(ThinkingBlock(thinking=thought))
     if isinstance(content, str):  # most are
@@ -88,8 +119,7 @@ def _parts(record: Mapping[str, Any], content: Any, pairs: Pairing) -> list[Any]
     for item in items(record.get("tool_calls")) if "tool_calls" in record else ():
         name = name_of(item)
         if name is not None:
-            given = first(inner(item, "function") or item, "arguments", "input", "args")
-            found.append(pairs.call(call_id(item), name, given))
+            found.append(pairs.call(call_id(item), name, first(called(item), "arguments", "input", "args")))
     return found
 
 
@@ -134,10 +164,11 @@ def chat(
 
 def without_prompt(messages: Iterable[Message], texts: list[str]) -> Iterator[Message]:
     """The messages from the first on that is not of the system; the texts of those before it are added to `texts`."""
-    is_prompt = True
+    messages = iter(messages)
     for message in messages:
-        is_prompt = is_prompt and isinstance(message, SystemMessage)
-        if not is_prompt:
+        if not isinstance(message, SystemMessage):
             yield message
-        elif message.text:
+            break
+        if message.text:
             texts.append(message.text)
+    yield from messages

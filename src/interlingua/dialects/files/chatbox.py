@@ -19,6 +19,7 @@ from .program_content import first, inner, items
 from .reading import Documents, Tables
 
 API = "chatbox"
+FAILURES = ("error", "errorCode")  # messages that have one are not sent again
 
 
 def _is_session(value: Any) -> bool:
@@ -75,7 +76,7 @@ class _Reader(RowReader):
 
     def messages(self, records: Iterable[Record]) -> Iterator[Message]:
         texts: list[str] = []
-        yield from without_prompt(chat_messages(map(_with_files, records), model=self._model), texts)
+        yield from without_prompt(chat_messages(map(_with_files, records), model=self._model, failures=FAILURES), texts)
         self.fields["system"] = "\n\n".join(texts) or None
 
 

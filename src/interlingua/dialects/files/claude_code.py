@@ -14,6 +14,7 @@ and a `result` with the usage of the whole; `parent_tool_use_id` marks the lines
 """
 
 import functools
+import operator
 import re
 import sys
 from collections import deque
@@ -23,9 +24,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values import jsontext
 from ...values.compact import IdMap, IdNumbers, Ids, IdSet
-from ...values.errors import BadWire, InterlinguaError
+from ...values.errors import InterlinguaError
 from ...values.losses import QUIET, Encoded, Lines, Reporter, SupportTable
 from ...values.messages import (
     AssistantMessage,
@@ -56,6 +56,7 @@ from .records import (
     Shapes,
     lines_of,
     milliseconds,
+    objects_in,
     time_in,
     unreported,
     usual_milliseconds,
@@ -268,6 +269,7 @@ _PRINTED = Shapes(("type", "message", "uuid"), ("toolUseResult",), ("timestamp",
 _ANSWERS = Shapes(("id", "type", "role", "model", "content", "stop_reason", "usage"), ("stop_sequence",), ("error",))
 _BUCKETS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _USAGES = Shapes(_BUCKETS, refused=("output_tokens_details",))
+_counts = operator.itemgetter(*_BUCKETS)
 _TEXTS = Shapes(("type", "text"), refused=("citations", "cache_control"))
 _THOUGHTS = Shapes(("type", "thinking"), ("signature",))
 _CALLS = Shapes(("type", "id", "name", "input"), refused=("cache_control",))
@@ -280,11 +282,13 @@ _ANSWER = AssistantMessage(content=(), api=WIRE, provider="anthropic")
 def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
     """The message of a usual line, and what the line says besides; None for any other line."""
     keys = tuple(line)
-    others, when = _LINES[keys], usual_milliseconds(line.get("timestamp"))
+    others, when = _LINES[keys], None
     if others is None:
         others = _PRINTED[keys]
-    elif when is None:
-        return None
+    else:
+        when = usual_milliseconds(line["timestamp"])
+        if when is None:
+            return None
     inner, parent = line.get("message"), line.get("parentUuid")
     if others is None or type(inner) is not dict:
         return None
@@ -368,15 +372,12 @@ def _usual_answer(inner: dict[str, Any], when: int | None) -> Any:
         blocks.append(read)
     if not blocks or not (word is None or type(word) is str):
         return None
-    reason, encoded = _end(word, calls)
+    reason, hints = _end(word, calls, "stop_sequence" in inner)
     if reason == "error":
         return None
     kept: dict[str, Any] = {key: inner[key] for key in others}
-    hints: dict[str, Any] = {} if encoded == word else {"stop_reason": {ENCODED: encoded, "wire": word}}
     if inner.get("stop_sequence") is not None:
-        hints["stop_sequence"] = {ENCODED: None, "wire": inner["stop_sequence"]}
-    elif "stop_sequence" not in inner:
-        hints["stop_sequence"] = {ENCODED: None}
+        hints = {**hints, "stop_sequence": {ENCODED: None, "wire": inner["stop_sequence"]}}
     if hints:
         kept[HINTS] = hints
     return replace(
@@ -393,18 +394,23 @@ def _usual_answer(inner: dict[str, Any], when: int | None) -> Any:
 
 
 @functools.lru_cache(64)
-def _end(word: str | None, calls: bool) -> tuple[Any, Any]:
-    """Why an answer ended that the wire ends with this word, and which word the wire's dialect has for that."""
+def _end(word: str | None, calls: bool, sequence: bool) -> tuple[Any, dict[str, Any]]:
+    """Why an answer ended that the wire ends with this word, and the hints by which that is written as it was.
+
+    `sequence` tells whether the answer has a `stop_sequence`, which is null.
+    """
     block = {"type": "tool_use", "id": "", "name": "", "input": {}} if calls else {"type": "text", "text": ""}
     message = _wire().decode_response({"content": [block], "stop_reason": word})
-    return message.stop_reason, _wire().encode_response(replace(message, extra={})).body["stop_reason"]
+    encoded = _wire().encode_response(replace(message, extra={})).body["stop_reason"]
+    hints: dict[str, Any] = {} if encoded == word else {"stop_reason": {ENCODED: encoded, "wire": word}}
+    return message.stop_reason, hints if sequence else {**hints, "stop_sequence": {ENCODED: None}}
 
 
 def _usual_usage(wire: Any) -> Usage | None:
     others = _USAGES[tuple(wire)] if type(wire) is dict else None
     if others is None:
         return None
-    given, output, read, written = (wire[key] for key in _BUCKETS)
+    given, output, read, written = _counts(wire)
     if not (type(given) is type(output) is type(read) is type(written) is int):
         return None
     return Usage(
@@ -455,22 +461,9 @@ def decode(data: Any) -> Conversation:
 def read(raws: Iterable[bytes]) -> Conversation | None:
     """What `decode` gives of the lines of a file, none of which is in memory for longer than it takes to read it."""
     try:
-        return _decoded(_objects(raws), {})
+        return _decoded(objects_in(raws, API), {})
     except InterlinguaError:
         return None
-
-
-def _objects(raws: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    count = 0
-    for raw in raws:
-        if not raw.isspace():
-            line = jsontext.read(raw)
-            if type(line) is not dict:
-                raise BadWire(API, "expected an object")
-            count += 1
-            yield line
-    if count < 2:
-        raise BadWire(API, "one line may be a document")
 
 
 class _Reading:
@@ -678,7 +671,7 @@ def _answers(entries: list[Entry], threads: list[Any]) -> list[list[int]]:
     """The lines of each answer that was written as several: one a block, with the same `message.id`."""
     groups: dict[Any, list[int]] = {}
     for at, entry in enumerate(entries):
-        answer = _answer(entry, threads[at])
+        answer = _answer(entry, threads[at]) if type(entry.message) is AssistantMessage else None
         if answer is not None:
             groups.setdefault(answer, []).append(at)
     return [group for group in groups.values() if len(group) > 1]

@@ -54,6 +54,7 @@ from .records import (
     Shapes,
     lines_of,
     milliseconds,
+    objects_in,
     time_in,
     unreported,
     usual_milliseconds,
@@ -453,13 +454,9 @@ def read(raws: Iterable[bytes]) -> Conversation | None:
 def _items(raws: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """The lines of a file; raises if they have to be read as a whole: old ones, and those that have only events."""
     has_items = False
-    for raw in raws:
-        if not raw.isspace():
-            line = jsontext.read(raw)
-            if type(line) is not dict:
-                raise BadWire(API, "expected an object")
-            has_items = has_items or (line.get("type") == "response_item" and "payload" in line)
-            yield line
+    for line in objects_in(raws, API):
+        has_items = has_items or (line.get("type") == "response_item" and "payload" in line)
+        yield line
     if not has_items:
         raise BadWire(API, "no items")
 

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from ...values.losses import Encoded, Lines, Reporter, SupportTable
 from ...values.messages import (
-    AssistantMessage,
     CustomMessage,
     Message,
     TextBlock,
@@ -30,8 +29,8 @@ from ..codec import ANSWER, RESULT
 from ..residual import HINTS, count, fields_of, reading, string
 from ..wire import FileFormat, SessionStream
 from . import records as _records
-from .joining import Runs, apart
-from .line_sessions import EntryStream, ReadAgain, Reader, Record, read
+from .joining import apart, join_runs
+from .line_sessions import EntryStream, ReadAgain, Reader, Record, read, read_lines
 from .records import FILE, UNPLACED, Records, Shapes, lines_of, unreported
 
 API = "codex-exec-stream"
@@ -120,19 +119,20 @@ def _records_of() -> Records:
 
 class _Reader(Reader):
     def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
-        read_record, runs = _records_of().read, Runs(API)
-        total: Counter[str] | None = None  # the sum over the turns
+        total: Counter[str] = Counter()  # the sum over the turns
+        yield from join_runs(self._entries(records, total), API)
+        self.about = Conversation(usage=_total(total), extra={API: {FILE: True}})
+
+    def _entries(self, records: Iterable[Record], total: Counter[str]) -> Iterator[tuple[Entry, bool]]:
+        """The entries of lines, and whether each ends an answer."""
+        read_record = _records_of().read
         for line in records:
             kind = line.get("type")
             is_end = kind == "turn.completed"
             if is_end and type(line.get("usage")) is dict:
-                total = total or Counter()
                 total.update({key: count(line["usage"], key) for key in _COUNTS})
             for entry in read_record(line, kind if isinstance(kind, str) else "line"):
-                is_message = not isinstance(entry.message, (AssistantMessage, CustomMessage))
-                yield from runs.add(entry, ends=is_message or (is_end and isinstance(entry.message, CustomMessage)))
-        yield from runs.finish()
-        self.about = Conversation(usage=_total(total), extra={API: {FILE: True}})
+                yield entry, is_end or not isinstance(entry.message, CustomMessage)
 
 
 @reading(API)
@@ -150,8 +150,8 @@ def stream(lines: ReadAgain) -> SessionStream:
 _COUNTS = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens")
 
 
-def _total(given: Mapping[str, int] | None) -> Usage | None:
-    if given is None:
+def _total(given: Mapping[str, int]) -> Usage | None:
+    if not given:
         return None
     prompt, read, written, output = (given[key] for key in _COUNTS)
     return Usage.of(max(prompt - read - written, 0), output, cache_read=read, cache_write=written)
@@ -183,5 +183,13 @@ def detect(value: Any) -> str | None:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, rank=40, lines=True, writable=False, stream=stream, copy=copy
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    rank=40,
+    lines=True,
+    writable=False,
+    read=lambda raws: read_lines(_Reader(), raws, API),
+    stream=stream,
+    copy=copy,
 )

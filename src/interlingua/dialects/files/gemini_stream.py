@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ...values.losses import Encoded, Lines, Reporter, SupportTable
 from ...values.messages import (
     AssistantMessage,
+    Block,
     CustomMessage,
     Message,
     TextBlock,
@@ -26,8 +27,8 @@ from ..codec import ANSWER, RESULT, USER
 from ..residual import count, fields_of, optional, reading, string
 from ..wire import FileFormat, SessionStream
 from . import records as _records
-from .joining import Runs, apart
-from .line_sessions import EntryStream, ReadAgain, Reader, Record, read
+from .joining import apart, join_runs
+from .line_sessions import EntryStream, ReadAgain, Reader, Record, read, read_lines
 from .records import (
     FILE,
     UNPLACED,
@@ -44,42 +45,84 @@ API = "gemini-stream"
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
-def _decode_line(line: dict[str, Any]) -> list[Any]:
-    make = _MAKERS.get(line.get("type"))  # type: ignore[arg-type]
-    message = make(line, milliseconds(line.get("timestamp"))) if make is not None else None
-    return [] if message is None else [message]
+class _Lines:
+    """The messages of lines; the model and the usage are those that the lines so far have named."""
 
+    def __init__(self) -> None:
+        self.model: str | None = None
+        self.stats: dict[str, Any] = {}
+        self._makers = {"message": self._spoken, "tool_use": self._called, "tool_result": self._returned}
 
-def _spoken(line: dict[str, Any], when: int | None) -> Any:
-    if line.get("role") == "user":
-        return replace(USER, extra={}, content=string(line["content"]), timestamp=when)
-    if line.get("role") in ("assistant", "model"):
-        content = (TextBlock(text=string(line["content"])),)
-        return replace(ANSWER, extra={}, content=content, provider="google", timestamp=when)
-    return None
+    def decode(self, line: dict[str, Any]) -> list[Any]:
+        make = self._makers.get(line.get("type"))  # type: ignore[arg-type]
+        message = make(line, milliseconds(line.get("timestamp"))) if make is not None else None
+        return [] if message is None else [message]
 
-
-def _called(line: dict[str, Any], when: int | None) -> Any:
-    arguments = line.get("parameters", {})
-    call = ToolCall(id=string(line["tool_id"]), name=string(line["tool_name"]), arguments=arguments)
-    if type(arguments) is not dict:
+    def _spoken(self, line: dict[str, Any], when: int | None) -> Any:
+        if line.get("role") == "user":
+            return replace(USER, extra={}, content=string(line["content"]), timestamp=when)
+        if line.get("role") in ("assistant", "model"):
+            return self._answer(TextBlock(text=string(line["content"])), when)
         return None
-    return replace(ANSWER, extra={}, content=(call,), provider="google", timestamp=when)
+
+    def _called(self, line: dict[str, Any], when: int | None) -> Any:
+        arguments = line.get("parameters", {})
+        call = ToolCall(id=string(line["tool_id"]), name=string(line["tool_name"]), arguments=arguments)
+        return self._answer(call, when) if type(arguments) is dict else None
+
+    def _answer(self, block: Block, when: int | None) -> AssistantMessage:
+        return replace(ANSWER, extra={}, content=(block,), provider="google", model=self.model, timestamp=when)
+
+    def _returned(self, line: dict[str, Any], when: int | None) -> Any:
+        output = line["output"] if "output" in line else fields_of(line.get("error")).get("message")
+        return replace(
+            RESULT,
+            extra={},
+            tool_call_id=string(line["tool_id"]),
+            content=string(output or ""),
+            is_error=line.get("status") == "error",
+            timestamp=when,
+        )
+
+    def usual(self, line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        """The message of a line that is encoded as it was, and what the line says besides; None for any other line."""
+        kind = line.get("type")
+        shapes = _SHAPES.get(kind) if type(kind) is str else None
+        others = None if shapes is None else shapes[tuple(line)]
+        when = None if others is None else usual_milliseconds(line["timestamp"])
+        if others is None or when is None:
+            return None
+        message: Any
+        if kind == "message":
+            role, text = line["role"], line["content"]
+            if type(text) is not str:
+                return None
+            if role == "assistant":
+                message = self._answer(TextBlock(text=text), when)
+            elif role == "user":
+                message = replace(USER, extra={}, content=text, timestamp=when)
+            else:
+                return None
+        elif kind == "tool_use":
+            id, name, arguments = line["tool_id"], line["tool_name"], line["parameters"]
+            if not (type(id) is type(name) is str and type(arguments) is dict):
+                return None
+            message = self._answer(ToolCall(id=id, name=name, arguments=arguments), when)
+        else:
+            id, output, status = line["tool_id"], line["output"], line["status"]
+            if not (type(id) is type(output) is str and output and status in ("success", "error")):
+                return None
+            failed = status == "error"
+            message = replace(RESULT, extra={}, tool_call_id=id, content=output, is_error=failed, timestamp=when)
+        return message, {key: line[key] for key in others}
 
 
-def _returned(line: dict[str, Any], when: int | None) -> Any:
-    output = line["output"] if "output" in line else fields_of(line.get("error")).get("message")
-    return replace(
-        RESULT,
-        extra={},
-        tool_call_id=string(line["tool_id"]),
-        content=string(output or ""),
-        is_error=line.get("status") == "error",
-        timestamp=when,
-    )
-
-
-_MAKERS = {"message": _spoken, "tool_use": _called, "tool_result": _returned}
+# The fields of usual lines, by their type.
+_SHAPES = {
+    "message": Shapes(("type", "timestamp", "role", "content")),
+    "tool_use": Shapes(("type", "timestamp", "tool_name", "tool_id", "parameters")),
+    "tool_result": Shapes(("type", "timestamp", "tool_id", "status", "output")),
+}
 
 
 def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
@@ -99,59 +142,31 @@ def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, A
             return {"type": "message", **encoded, "role": role, "content": text_of(message.content)}
 
 
-# By the type of a usual line: its fields, and those that are read, with their types.
-_SHAPES: dict[str, tuple[Shapes, tuple[str, ...], list[type]]] = {
-    "message": (Shapes(("type", "timestamp", "role", "content")), ("content",), [str]),
-    "tool_use": (
-        Shapes(("type", "timestamp", "tool_name", "tool_id", "parameters")),
-        ("tool_name", "tool_id", "parameters"),
-        [str, str, dict],
-    ),
-    "tool_result": (Shapes(("type", "timestamp", "tool_id", "status", "output")), ("tool_id", "output"), [str, str]),
-}
-
-
-def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-    """The message of a line that is encoded as it was, and what the line says besides; None for any other line."""
-    kind = line.get("type")
-    if type(kind) is not str or kind not in _SHAPES:
-        return None
-    shapes, keys, types = _SHAPES[kind]
-    others, when = shapes[tuple(line)], usual_milliseconds(line.get("timestamp"))
-    if others is None or when is None or [type(line[key]) for key in keys] != types:
-        return None
-    if kind == "message" and line["role"] not in ("user", "assistant"):
-        return None
-    if kind == "tool_result" and not (line["output"] and line["status"] in ("success", "error")):
-        return None
-    return _MAKERS[kind](line, when), {key: line[key] for key in others}
-
-
-def _records_of() -> Records:
-    return Records(API, _decode_line, _encode_line, usual=_usual)
+def _records_of(lines: _Lines) -> Records:
+    return Records(API, lines.decode, _encode_line, usual=lines.usual)
 
 
 class _Reader(Reader):
     def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
-        read_record, runs = _records_of().read, Runs(API, pieces=True)
-        model: str | None = None
-        stats: dict[str, Any] = {}
+        lines = _Lines()
+        yield from join_runs(self._entries(records, lines), API, pieces=True)
+        self.about = Conversation(
+            model=ModelDescriptor(id=lines.model, provider="google") if lines.model else None,
+            usage=_total(lines.stats),
+            extra={API: {FILE: True}},
+        )
+
+    def _entries(self, records: Iterable[Record], lines: _Lines) -> Iterator[tuple[Entry, bool]]:
+        """The entries of lines, and whether each ends an answer."""
+        read_record = _records_of(lines).read
         for line in records:
             kind = line.get("type")
             if kind == "init":
-                model = optional(line.get("model")) or model
+                lines.model = optional(line.get("model")) or lines.model
             elif kind == "result":
-                stats = fields_of(line.get("stats"))
+                lines.stats = fields_of(line.get("stats"))
             for entry in read_record(line, kind if isinstance(kind, str) else "line"):
-                if isinstance(entry.message, AssistantMessage):
-                    entry = replace(entry, message=replace(entry.message, model=model))
-                yield from runs.add(entry, ends=not isinstance(entry.message, (AssistantMessage, CustomMessage)))
-        yield from runs.finish()
-        self.about = Conversation(
-            model=ModelDescriptor(id=model, provider="google") if model else None,
-            usage=_total(stats),
-            extra={API: {FILE: True}},
-        )
+                yield entry, not isinstance(entry.message, CustomMessage)
 
 
 @reading(API)
@@ -178,12 +193,12 @@ def _total(given: dict[str, Any]) -> Usage | None:
 def copy(about: Conversation, entries: Iterable[Entry], report: Reporter) -> Iterator[dict[str, Any]]:
     """The lines that were read, given the entries one at a time."""
     report.add(unreported(about, system=False))
-    return _records_of().lines(((entry, UNPLACED) for entry in apart(entries, API)), report)
+    return _records_of(_Lines()).lines(((entry, UNPLACED) for entry in apart(entries, API)), report)
 
 
 def encode(conversation: Conversation) -> Encoded:
     """The lines that were read."""
-    lines, losses = _records_of().write(replace(conversation, entries=tuple(apart(conversation.entries, API))))
+    lines, losses = _records_of(_Lines()).write(replace(conversation, entries=tuple(apart(conversation.entries, API))))
     return Encoded(Lines(lines), tuple(losses))
 
 
@@ -201,5 +216,13 @@ def detect(value: Any) -> str | None:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, rank=40, lines=True, writable=False, stream=stream, copy=copy
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    rank=40,
+    lines=True,
+    writable=False,
+    read=lambda raws: read_lines(_Reader(), raws, API),
+    stream=stream,
+    copy=copy,
 )

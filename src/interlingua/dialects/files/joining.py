@@ -7,8 +7,8 @@ leave hints in the entry's `extra` by which `apart` gives back the entries of th
 
 import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, compress, pairwise
-from operator import attrgetter, is_not, itemgetter
+from itertools import accumulate, pairwise
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -37,45 +37,39 @@ def join(entries: Sequence[Entry], groups: Iterable[Sequence[int]], api: str, *,
     return [entry for entry in out if entry is not None]
 
 
-class Runs:
-    """Joins answers in a row, one entry at a time, as `join` does: each run is an entry in the place of its first.
+def join_runs(entries: Iterable[tuple[Entry, bool]], api: str, *, pieces: bool = False) -> Iterator[Entry]:
+    """Joins answers in a row, as `join` does; each entry, if it is no answer, is given with whether it ends the run."""
+    waiting: list[Entry] = []  # from the first answer of the run on
+    run: list[int] = []  # the places of its answers
+    for at, (entry, ends) in enumerate(entries):
+        if type(entry.message) is AssistantMessage:
+            run.append(at)
+            waiting.append(entry)
+        elif not run:
+            yield entry
+        else:
+            waiting.append(entry)
+            if ends:
+                yield from _joined_run(waiting, run, api, pieces)
+                waiting, run = [], []
+    yield from _joined_run(waiting, run, api, pieces)
 
-    With `pieces`, texts that follow one another are pieces of one text.
-    """
 
-    def __init__(self, api: str, *, pieces: bool = False) -> None:
-        self._api, self._pieces = api, pieces
-        self._first = 0  # the place of the first entry that waits
-        self._waiting: list[Entry] = []  # from the first answer of the run on
-        self._run: list[int] = []  # the places of its answers
-
-    def add(self, entry: Entry, *, ends: bool) -> Sequence[Entry]:
-        """Adds the next entry, which is an answer of the run, `ends` it, or neither; returns the complete ones."""
-        if isinstance(entry.message, AssistantMessage):
-            self._run.append(self._first + len(self._waiting))
-        elif not self._run:
-            self._first += 1
-            return (entry,)
-        self._waiting.append(entry)
-        return self.finish() if ends else ()
-
-    def finish(self) -> list[Entry]:
-        """Returns the entries that wait."""
-        first, run, out = self._first, self._run, self._waiting
-        self._first += len(out)
-        self._waiting, self._run = [], []
-        if len(run) == 1:
-            return out
-        own = set(run[1:])
-        whole = joined([out[place - first] for place in run], run, self._api, pieces=self._pieces) if run else None
-        return [whole if at == run[0] else entry for at, entry in enumerate(out, first) if at not in own]  # type: ignore[misc]
+def _joined_run(entries: list[Entry], run: list[int], api: str, pieces: bool) -> list[Entry]:
+    """The entries from the first answer of a run on, with its answers as one."""
+    if len(run) < 2:
+        return entries
+    first, others = run[0], set(run[1:])
+    whole = joined([entries[at - first] for at in run], run, api, pieces=pieces)
+    return [whole, *(entry for at, entry in enumerate(entries[1:], first + 1) if at not in others)]
 
 
 def joined(parts: Sequence[Entry], places: Sequence[int], api: str, *, pieces: bool = False) -> Entry:
     """One entry of the parts of an answer; `places` are their positions among the entries of the file."""
     messages: list[Any] = [part.message for part in parts]
     content, shapes = _content(messages, pieces)
-    usage, ended, calls = None, messages[-1], False
+    last, ended = parts[-1], messages[-1]
+    usage, calls = None, False
     for message in messages:
         if message.usage is not None:  # repeated on each line; one that was written while the answer grew may have less
             usage = message.usage
@@ -83,7 +77,7 @@ def joined(parts: Sequence[Entry], places: Sequence[int], api: str, *, pieces: b
             ended = message
         calls = calls or message.stop_reason == "toolUse"
     whole = replace(
-        messages[-1],
+        last.message,
         content=content,
         usage=usage,
         stop_reason="toolUse" if calls and ended.stop_reason == "stop" else ended.stop_reason,
@@ -92,12 +86,12 @@ def joined(parts: Sequence[Entry], places: Sequence[int], api: str, *, pieces: b
     )
     hints = []
     stated = _FIELDS(whole)
-    for at, part, message, shape in zip(places, parts, messages, shapes, strict=True):
+    for at, part, shape in zip(places, parts, shapes, strict=True):
         hint: dict[str, Any] = {"at": at, "blocks": shape}
-        own = _FIELDS(message)
+        own = _FIELDS(part.message)
         if own != stated:
             hint["fields"] = _differences(own, stated)
-        if at == places[-1]:
+        if part is last:
             hint["parent"] = part.parent_id
         else:
             if part.id is not None:
@@ -107,24 +101,26 @@ def joined(parts: Sequence[Entry], places: Sequence[int], api: str, *, pieces: b
             hint["record"] = part.extra.get(api, {})
         hints.append(hint)
     # The last line's id: what follows the answer follows it.
-    extra = {**parts[-1].extra, api: {**parts[-1].extra.get(api, {}), PARTS: hints}}
-    return replace(parts[-1], message=whole, parent_id=parts[0].parent_id, extra=extra)
+    extra = {**last.extra, api: {**last.extra.get(api, {}), PARTS: hints}}
+    return replace(last, message=whole, parent_id=parts[0].parent_id, extra=extra)
 
 
 def _content(messages: Sequence[Any], pieces: bool) -> tuple[tuple[Any, ...], list[Any]]:
     """The content of all, and what each has of it: so many blocks, or so many characters of the block before."""
-    if not pieces:
-        every = tuple(block for message in messages for block in blocks_of(message.content))
-        return every, [_shape(message.content) for message in messages]
     blocks: list[Any] = []
-    texts: list[str] = []  # pieces of the last block
     shapes: list[Any] = []
+    if not pieces:
+        for message in messages:
+            blocks += blocks_of(message.content)
+            shapes.append(_shape(message.content))
+        return tuple(blocks), shapes
+    texts: list[str] = []  # pieces of the last block
     for message in messages:
         own: tuple[Any, ...] = blocks_of(message.content)
-        if len(own) == 1 and isinstance(message.content, tuple) and _is_bare(own[0]):
-            size = {"characters": len(own[0].text)}
-            shapes.append(size if texts else {**size, "opens": True})
-            texts.append(own[0].text)
+        if len(own) == 1 and own is message.content and _is_bare(own[0]):
+            text = own[0].text
+            shapes.append({"characters": len(text)} if texts else {"characters": len(text), "opens": True})
+            texts.append(text)
             continue
         if own and texts:
             blocks.append(TextBlock(text="".join(texts)))
@@ -135,7 +131,11 @@ def _content(messages: Sequence[Any], pieces: bool) -> tuple[tuple[Any, ...], li
 
 
 def _is_bare(block: Any) -> bool:
-    return isinstance(block, TextBlock) and block == TextBlock(text=block.text)
+    return type(block) is TextBlock and _BESIDE_TEXT(block) == _BARE
+
+
+_BESIDE_TEXT = attrgetter(*(name for name in TextBlock.__struct_fields__ if name != "text"))
+_BARE = _BESIDE_TEXT(TextBlock(text=""))
 
 
 def _shape(content: Any) -> int | str | None:
@@ -145,15 +145,14 @@ def _shape(content: Any) -> int | str | None:
 
 _NAMES = tuple(name for name in AssistantMessage.__struct_fields__ if name != "content")
 _FIELDS = attrgetter(*_NAMES)
-_PLACES = range(len(_NAMES))
 
 
 def _differences(part: Sequence[Any], whole: Sequence[Any]) -> dict[str, Any]:
     """The fields of a part that are not those of the whole."""
     return {
-        _NAMES[at]: None if part[at] is None else plain(part[at])
-        for at in compress(_PLACES, map(is_not, part, whole))
-        if part[at] != whole[at]
+        name: plain(own) if name == "usage" and own is not None else own
+        for name, own, other in zip(_NAMES, part, whole, strict=True)
+        if own is not other and own != other
     }
 
 

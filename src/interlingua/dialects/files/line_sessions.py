@@ -17,14 +17,14 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 
-from ...values.errors import BadWire, FormatError
+from ...values.errors import BadWire, FormatError, InterlinguaError
 from ...values.messages import AssistantMessage, Extra, Message
 from ...values.request import Conversation, Entry
 from ..residual import body_of, reading
 from ..wire import FileFormat, ListedSession, SessionStream
 from . import templates
 from .program_content import conversation_of, inner
-from .records import lines_of
+from .records import lines_of, objects_in
 
 Record: TypeAlias = dict[str, Any]
 ReadAgain: TypeAlias = Callable[[], Iterable[Any]]  # reads the records of a file again
@@ -154,6 +154,20 @@ def read(reader: Reader, records: list[Any]) -> Conversation:
     order = reader.order(records)
     entries = tuple(reader.entries(records if order is None else [records[at] for at in order]))
     return replace(reader.about, entries=tuple(_placed(entries, reader.parents)), head=reader.head)
+
+
+def read_lines(reader: Reader, raws: Iterable[bytes], api: str) -> Conversation | None:
+    """The conversation of a file, no line of which is in memory for longer than needed; None if they have to be."""
+
+    @reading(api)
+    def entries() -> tuple[Entry, ...]:
+        return tuple(reader.entries(objects_in(raws, api)))
+
+    try:
+        found = entries()
+    except InterlinguaError:
+        return None
+    return replace(reader.about, entries=found, head=reader.head)
 
 
 class EntryStream:

@@ -8,6 +8,7 @@ conventions write them (`role` and `parts`), are read too.
 opentelemetry.io/docs/specs/semconv/gen-ai, arize-ai.github.io/openinference/spec
 """
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -33,7 +34,7 @@ from ..wire import ListedSession, Parts, RecordLists, Rows, SessionStream
 from . import new_messages, templates
 from .line_sessions import ReadAgain, Reader, TemplateStream, read
 from .reading import Pairing, document_of, image_of, result_content, several
-from .records import milliseconds
+from .records import milliseconds, usual_milliseconds
 
 API = "otel"
 
@@ -46,7 +47,8 @@ class _Span:
 
     def __init__(self, wire: dict[str, Any]) -> None:
         self._wire = wire
-        self.attributes = _flat(_attributes(wire.get("attributes")))
+        given = wire.get("attributes")
+        self.attributes = _flat(given if type(given) is dict else _attributes(given))
 
     def like(self, attributes: dict[str, Any]) -> "_Span":
         """The same span with other attributes, and without events."""
@@ -92,15 +94,19 @@ class _Span:
 
     @property
     def model(self) -> str | None:
-        found = [self.attributes[name] for name in _MODELS if name in self.attributes]
-        return next((name for name in found if name and isinstance(name, str)), None)
+        for name in _MODELS:
+            found = self.attributes.get(name)
+            if found and isinstance(found, str):
+                return found
+        return None
 
     def usage(self) -> Usage | None:
         """Decodes usage; in all three conventions the input includes cache reads and writes."""
+        attributes = self.attributes
         counts: dict[str, int] = {}
-        for name, bucket in _COUNTS:
-            if name in self.attributes and type(self.attributes[name]) is int:
-                counts.setdefault(bucket, self.attributes[name])
+        for name in _counted(tuple(attributes)):
+            if type(attributes[name]) is int:
+                counts.setdefault(_COUNTS[name], attributes[name])
         if "input" not in counts and "output" not in counts:
             return None
         read, written = counts.get("read", 0), counts.get("written", 0)
@@ -123,22 +129,27 @@ _CALL_KEYS = (
     "gen_ai.prompt",
     "gen_ai.completion",
 )
-_COUNTS = (
-    ("gen_ai.usage.input_tokens", "input"),
-    ("gen_ai.usage.prompt_tokens", "input"),
-    ("llm.token_count.prompt", "input"),
-    ("gen_ai.usage.output_tokens", "output"),
-    ("gen_ai.usage.completion_tokens", "output"),
-    ("llm.token_count.completion", "output"),
-    ("gen_ai.usage.cache_read.input_tokens", "read"),
-    ("gen_ai.usage.cache_read_input_tokens", "read"),
-    ("llm.token_count.prompt_details.cache_read", "read"),
-    ("gen_ai.usage.cache_creation.input_tokens", "written"),
-    ("gen_ai.usage.cache_creation_input_tokens", "written"),
-    ("llm.token_count.prompt_details.cache_write", "written"),
-    ("gen_ai.usage.reasoning.output_tokens", "reasoning"),
-    ("llm.token_count.completion_details.reasoning", "reasoning"),
-)
+_COUNTS = {
+    "gen_ai.usage.input_tokens": "input",
+    "gen_ai.usage.prompt_tokens": "input",
+    "llm.token_count.prompt": "input",
+    "gen_ai.usage.output_tokens": "output",
+    "gen_ai.usage.completion_tokens": "output",
+    "llm.token_count.completion": "output",
+    "gen_ai.usage.cache_read.input_tokens": "read",
+    "gen_ai.usage.cache_read_input_tokens": "read",
+    "llm.token_count.prompt_details.cache_read": "read",
+    "gen_ai.usage.cache_creation.input_tokens": "written",
+    "gen_ai.usage.cache_creation_input_tokens": "written",
+    "llm.token_count.prompt_details.cache_write": "written",
+    "gen_ai.usage.reasoning.output_tokens": "reasoning",
+    "llm.token_count.completion_details.reasoning": "reasoning",
+}
+
+
+@functools.lru_cache(500)  # the spans of a file have few sets of attributes
+def _counted(names: tuple[str, ...]) -> list[str]:
+    return list(filter(frozenset(names).__contains__, _COUNTS))
 
 
 def _context(wire: dict[str, Any]) -> dict[str, Any]:
@@ -152,9 +163,10 @@ def _trace_of(wire: dict[str, Any]) -> Any:
 
 def _first(wire: Mapping[str, Any], *keys: str) -> Any:
     for key in keys:
-        found = wire.get(key)
-        if found is not None and found != "":
-            return found
+        if key in wire:
+            found = wire[key]
+            if found is not None and found != "":
+                return found
     return None
 
 
@@ -162,6 +174,9 @@ def _moment(value: Any) -> int | None:
     """ISO 8601, seconds, milliseconds or nanoseconds, the last also as text, or seconds and nanoseconds."""
     if value is None:
         return None
+    usual = usual_milliseconds(value)
+    if usual is not None:
+        return usual
     if isinstance(value, list) and len(value) == 2 and all(isinstance(part, int) for part in value):
         return int(value[0] * 1000 + value[1] // 1_000_000)
     if isinstance(value, str) and value.isdigit() and len(value) < 30:
@@ -196,6 +211,11 @@ def _typed(value: Any) -> Any:
 
 def _flat(attributes: dict[str, Any]) -> dict[str, Any]:
     """Nested attributes under joined names; lists of messages stay as they are."""
+    for name, item in attributes.items():
+        if (type(item) is dict or type(item) is list) and name not in _WHOLE:
+            break
+    else:
+        return attributes
     found: dict[str, Any] = {}
     _add_leaves("", attributes, found)
     return found
@@ -313,6 +333,9 @@ def _genai(item: Any, pairs: Pairing, span: _Span, answered: bool) -> list[Any]:
     results: list[Any] = []
     given = item.get("parts") if "parts" in item else item.get("content")
     for part in given if isinstance(given, list) else [given]:
+        if type(part) is dict and part.get("type") == "text" and type(part.get("content")) is str:  # most are
+            blocks.append(TextBlock(text=part["content"]))
+            continue
         found = _part(part, pairs)
         if found is not None:
             (results if isinstance(found, ToolResultMessage) else blocks).append(found)
@@ -402,7 +425,7 @@ def _json(value: Any) -> Any:
 
 
 def _listed(value: Any) -> list[Any]:
-    found = _json(value)
+    found = _json(value) if type(value) is str else value
     return found if isinstance(found, list) else []
 
 
@@ -413,7 +436,11 @@ def _spans_in(value: Any) -> Iterator[dict[str, Any]]:
     """The spans of a file: a list or lines of them, OTLP's resource spans, or these in lines."""
     if isinstance(value, list):
         for item in value:
-            yield from _spans_in(item)
+            if type(item) is dict and item.keys().isdisjoint(_OUTER):  # most are
+                if _is_span(item):
+                    yield item
+            else:
+                yield from _spans_in(item)
     elif isinstance(value, dict):
         outer = None
         if not value.keys().isdisjoint(_OUTER):
@@ -438,7 +465,9 @@ _OUTER = (
 def _is_span(value: Any) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("attributes"), (dict, list)):
         return False
-    return isinstance(value.get("name"), str) and _first(value, "trace_id", "context", "spanId", "span_id") is not None
+    if not isinstance(value.get("name"), str):
+        return False
+    return bool(value.get("trace_id")) or _first(value, "trace_id", "context", "spanId", "span_id") is not None
 
 
 def _is_trace(value: Any) -> bool:
@@ -482,10 +511,12 @@ def split(value: Any) -> list[Any] | None:
 
 def _traces(header: Any, lists: RecordLists) -> Iterator[Any]:
     """The spans of each trace with calls of models."""
-    for found in lists.grouped(_trace_in, *([""] if isinstance(header, list) else _SPANS)).values():
-        spans = list(filter(_is_span, found))
-        if any(_Span(span).is_model_call for span in spans):
-            yield spans
+    for trace, found in lists.grouped(_trace_in, *([""] if isinstance(header, list) else _SPANS)).items():
+        spans = found if trace is not None else list(filter(_is_span, found))
+        for span in spans:
+            if _Span(span).is_model_call:
+                yield spans
+                break
 
 
 def _trace_in(record: Any) -> Any:
@@ -518,7 +549,7 @@ def _conversation(calls: list[_Span], spans: list[_Span]) -> Conversation:
     model = last.model
     texts = tuple(block for block in system.content or () if isinstance(block, TextBlock)) if system else None
     return Conversation(
-        entries=tuple(Entry(message=message) for message in (*asked, *answered)),
+        entries=tuple([Entry(message=message) for message in (*asked, *answered)]),
         system=texts[0].text if texts is not None and len(texts) == 1 else texts or None,
         model=ModelDescriptor(id=model) if model else None,
     )

@@ -348,6 +348,9 @@ def given_arguments(given: Any) -> dict[str, Any]:
 
 def rounds(items: Iterable[Any], first: Mapping[str, Any] = {}, **fields: Any) -> list[Any]:
     """Blocks and results in their order as answers with the results between them; `first` are of the first answer."""
+    if type(items) is list and ToolResultMessage not in map(type, items):  # most are
+        fields.update(first)
+        return [_made(ANSWER, items, fields)]
     messages: list[Any] = []
     blocks: list[Block] = []
     more = dict(first)

@@ -99,6 +99,19 @@ def lines_of(data: Any, api: str) -> list[dict[str, Any]]:
     return list(data)
 
 
+def objects_in(raws: Iterable[bytes], api: str) -> Iterator[dict[str, Any]]:
+    """The lines of a file, one at a time; raises if it has to be read as a whole: one line, truncated or other ones."""
+    count = 0
+    for raw in raws:
+        if raw.isspace():
+            continue
+        for value in jsontext.read_line(raw, count):
+            count += 1
+            yield value if type(value) is dict else _line(value, count, api)
+    if count < 2:
+        raise BadWire(api, "one line may be a document")
+
+
 def _read_lines(lines: Sequence[bytes | str], api: str) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for number, line in enumerate(lines, 1):
@@ -226,7 +239,9 @@ class Records:
 
     def _usual_entry(self, record: dict[str, Any], message: Any, rest: dict[str, Any]) -> Entry:
         if type(message) is AssistantMessage:
-            self._note((message,))
+            for block in message.content if type(message.content) is tuple else ():
+                if type(block) is ToolCall:
+                    self._names[block.id] = block.name
         elif type(message) is ToolResultMessage and message.tool_call_id in self._names:
             message = replace(message, tool_name=self._names[message.tool_call_id])
         extra = {self._api: rest}
@@ -400,7 +415,7 @@ def milliseconds(text: Any) -> int | None:
     """A moment in ISO 8601 as the milliseconds of our timestamps."""
     if not isinstance(text, str):
         return None
-    usual = usual_milliseconds(text)
+    usual = usual_milliseconds(text) if text[-1:] == "Z" else None
     if usual is not None:
         return usual
     try:

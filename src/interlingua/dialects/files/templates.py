@@ -110,7 +110,7 @@ def keep(
         kept[LINE] = True
     if places:
         kept[PLACES] = list(places)
-    return with_residual(conversation, api, **kept)
+    return with_residual(conversation, api, **kept) if conversation.extra else replace(conversation, extra={api: kept})
 
 
 def give_back(conversation: Conversation, api: str, decode: Callable[[Any], Conversation]) -> Encoded:

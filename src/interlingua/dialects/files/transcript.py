@@ -343,12 +343,13 @@ def read(raws: Iterable[bytes]) -> Conversation | None:
     placed = True  # every line states its place, as far as it is known
     raws = iter(raws)
     try:
-        opening = jsontext.read(next((raw for raw in raws if not raw.isspace()), b""))
+        opening = jsontext.read(next((raw for raw in raws if not raw.isspace()), b""), "$[0]")
         if not isinstance(opening, dict):
             return None
         if opening.get("role") == "session":
             base = _decode_session(opening)
-            records = [jsontext.read(raw) for raw in itertools.islice(raws, _record_count(base))]
+            kept = enumerate(itertools.islice(raws, _record_count(base)), 1)
+            records = [jsontext.read(raw, f"$[{at}]") for at, raw in kept]
             if not _are_records(records, _record_count(base)):
                 return None
             base, first = _with_records(base, records), 1 + len(records)
@@ -374,7 +375,7 @@ def read(raws: Iterable[bytes]) -> Conversation | None:
                     pass
             if raw.isspace():
                 continue
-            line = jsontext.read(raw)
+            line = jsontext.read(raw, f"$[{first + len(entries)}]")
             if not isinstance(line, dict):
                 return None
             odd[len(entries)] = line
