@@ -435,7 +435,7 @@ async def test_a_stored_response_is_streamed_again(model: str, gateway: Gateway,
     """
     upstream.answer((il.TextBlock(text="I look."), il.ToolCall(id="call_1", name="look", arguments={"city": "Oslo"})))
     async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
-        first = await client.responses.create(model=model, input="Weather?", background=True)
+        first = await client.responses.create(model=model, input="Weather?")
         events = [event async for event in await client.responses.retrieve(first.id, stream=True)]
         assert [event.sequence_number for event in events] == list(range(len(events)))
         last = events[-1]
@@ -494,21 +494,6 @@ async def test_references_are_left_to_the_provider_that_has_the_items(gateway: G
         assert items == upstream.last.json["input"]
         await client.responses.create(model="anthropic-messages", input=items)
         assert "Rain." in str(upstream.last.json["messages"])
-
-
-@pytest.mark.parametrize("wire", ["openai-responses", "anthropic-messages"])
-async def test_a_background_response_is_complete_when_it_is_returned(
-    wire: str, gateway: Gateway, upstream: Server
-) -> None:
-    """
-    A provider would queue it, and the client would ask the gateway for it forever.
-    """
-    body = {"model": wire, "input": "Hi", "background": True, "prompt_cache_key": None}
-    async with aiohttp.ClientSession() as session, session.post(f"{gateway.url}/v1/responses", json=body) as got:
-        answer = await got.json()
-    assert answer["status"] == "completed"
-    assert "background" not in upstream.last.json
-    assert "$.extra.openai-responses.background background weakened" in got.headers["x-interlingua-losses"]
 
 
 async def test_responses_are_created_over_a_websocket(gateway: Gateway, upstream: Server) -> None:
