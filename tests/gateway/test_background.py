@@ -84,6 +84,24 @@ async def test_a_stream_is_followed_again_by_who_lost_it(model: str, gateway: Ga
     assert not upstream.disconnects
 
 
+async def test_the_events_of_few_ended_streams_are_kept(
+    gateway: Gateway, upstream: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The oldest are dropped first; their responses are then streamed as any stored one.
+    """
+    monkeypatch.setattr("interlingua.gateway.background._MAX_KEPT", 2)
+    upstream.say(LONG)
+    async with client_of(gateway) as client:
+        ids = []
+        for _ in range(4):
+            stream = await client.responses.create(model="ollama-chat", input="Hi", background=True, stream=True)
+            ids += [event.response.id async for event in stream if event.type == "response.completed"]
+        assert [False, False, True, True] == [gateway._background.run(LOCAL.name, id) is not None for id in ids]
+        events = [event async for event in await client.responses.retrieve(ids[0], stream=True)]
+        assert events[-1].type == "response.completed" and events[-1].response.output_text == LONG
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_cancelling_closes_the_call_and_is_counted(stream: bool, upstream: Server, tmp_path: Path) -> None:
     """

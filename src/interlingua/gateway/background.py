@@ -26,6 +26,7 @@ _LOOK = 1.0  # seconds between looks at the store: another gateway may have canc
 _RENEW = 20.0  # seconds between signs of life of the gateway that generates it
 _LOST = 60.0  # seconds without one after which it has failed
 _KEPT = 300.0  # seconds that the events of an ended stream are kept
+_MAX_KEPT = 100  # ended streams
 # Generates a response: its events go to the run, and the future is done when the request is admitted.
 Generate = Callable[["BackgroundRun", "asyncio.Future[None]"], Awaitable[None]]
 
@@ -185,7 +186,13 @@ class Background:
         except StateError as error:
             log_failure("answers are not shared with other workers yet", error)
         await run.finish(exchange, stored)
-        asyncio.get_running_loop().call_later(_KEPT if run.is_stream else 0, self._runs.pop, (key, id), None)
+        if run.is_stream:
+            asyncio.get_running_loop().call_later(_KEPT, self._runs.pop, (key, id), None)
+            ended = [name for name, one in self._runs.items() if not one.is_generating]
+            for name in ended[:-_MAX_KEPT]:
+                del self._runs[name]
+        else:
+            del self._runs[key, id]
 
     async def _renew(self, run: BackgroundRun, key: str, id: str) -> None:
         """Shows that a response is being generated, and ends it if another gateway has cancelled or deleted it."""
