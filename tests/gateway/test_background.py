@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from interlingua.gateway import ClientKey, Exchange, Gateway
 from interlingua.gateway.exchange import LOCAL
 from interlingua.gateway.ledger import Ledger
 from interlingua.gateway.recall import Recall
-from interlingua.gateway.recall_store import open_recall
+from interlingua.gateway.recall_store import TableRecall, open_recall
+from interlingua.gateway.state import open_database
 from interlingua.testing import Server, faults
 from interlingua.values.errors import RateLimited
 
@@ -152,7 +153,7 @@ async def test_a_failure_is_the_end_of_the_response(gateway: Gateway, upstream: 
 
 async def test_what_is_refused_does_not_become_a_response(upstream: Server) -> None:
     """
-    Unknown models, spent limits and `store: false` are errors of the request itself.
+    Unknown models, spent limits, `store: false` and no store are errors of the request itself.
     """
     upstream.say("Hello")
     async with Gateway(settings_for(upstream), gate=_Refusing()) as gateway, client_of(gateway) as client:
@@ -163,6 +164,9 @@ async def test_what_is_refused_does_not_become_a_response(upstream: Server) -> N
         with pytest.raises(openai.BadRequestError, match="stored"):
             await client.responses.create(model="ollama-chat", input="Hi", background=True, store=False)
         assert 0 == len(gateway.recall)
+    async with Gateway(settings_for(upstream, recall_bytes=0)) as gateway, client_of(gateway) as client:
+        with pytest.raises(openai.BadRequestError, match="cannot be stored"):
+            await client.responses.create(model="ollama-chat", input="Hi", background=True)
     assert not upstream.requests
 
 
@@ -205,6 +209,35 @@ async def test_other_gateways_of_a_store_answer_for_it_and_cancel_it(
             await client.responses.retrieve(second.id)
     for store in stores:
         await store.close()
+
+
+class Slow(TableRecall):
+    """A table that takes its time to write."""
+
+    async def write(self, values: Mapping[str, bytes]) -> None:
+        await super().write(values)
+        await asyncio.sleep(0.1)
+
+
+async def test_a_response_that_is_being_stored_is_not_taken_for_a_cancelled_one(
+    upstream: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    It is no longer in progress before its exchange has ended.
+    """
+    monkeypatch.setattr("interlingua.gateway.background._LOOK", 0.01)
+    upstream.say(LONG)
+    address = f"sqlite:{tmp_path / 'recall.db'}"
+    await open_recall(address, 1 << 20).close()  # makes the table
+    store = Slow(open_database(address, ()), 1 << 20)
+    ledger = Ledger(f"sqlite:{tmp_path / 'ledger.db'}")
+    gateway = Gateway(settings_for(upstream), recall=Recall(1 << 20, store), observers=[ledger])
+    async with gateway, client_of(gateway) as client:
+        stream = await client.responses.create(model="ollama-chat", input="Hi", background=True, stream=True)
+        assert "response.completed" == [event.type async for event in stream][-1]
+    assert [(1, 0)] == [(row.calls, row.aborted) for row in await ledger.usage(())]
+    await ledger.close()
+    await store.close()
 
 
 async def test_a_gateway_that_stops_leaves_no_response_in_progress(

@@ -7,7 +7,7 @@ The rules are those of platform.openai.com/docs/guides/background.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from ..dialects.registry import cut_frames
 from ..dialects.wire import SSE
 from ..values.errors import Aborted, BadRequest
 from ..values.folding import unfold
+from ..values.losses import Encoded
 from ..values.messages import AssistantMessage
 from .exchange import Exchange
 from .lanes import Incoming
@@ -28,7 +29,7 @@ _LOST = 60.0  # seconds without one after which it has failed
 _KEPT = 300.0  # seconds that the events of an ended stream are kept
 _MAX_KEPT = 100  # ended streams
 # Generates a response: its events go to the run, and the future is done when the request is admitted.
-Generate = Callable[["BackgroundRun", "asyncio.Future[None]"], Awaitable[None]]
+Generate: TypeAlias = Callable[["BackgroundRun", "asyncio.Future[None]"], Awaitable[None]]
 
 
 def is_background(incoming: Incoming) -> bool:
@@ -124,7 +125,7 @@ class Background:
         found = self._runs.get((key, id))
         return found if found is not None and found.is_stream else None
 
-    async def start(self, exchange: Exchange, generate: Generate, is_stream: bool) -> tuple[BackgroundRun, Any]:
+    async def start(self, exchange: Exchange, generate: Generate, is_stream: bool) -> tuple[BackgroundRun, Encoded]:
         """Starts a response; returns its run and how it is shown until it has ended. Raises why it is refused."""
         key, id = exchange.key.name, exchange.wire.http.response_id + exchange.id
         request = exchange.request
@@ -145,6 +146,9 @@ class Background:
         )
         run, admitted = BackgroundRun(is_stream), asyncio.get_running_loop().create_future()
         self._put(key, id, pending)
+        if self._recall.stored(key, id) is None:
+            remedy = "leave out `background`, or raise `recall_bytes` in the settings of the gateway"
+            raise BadRequest(f"the response cannot be stored; {remedy}", status=400)
         try:
             await self._recall.save()
         except StateError as error:
@@ -201,12 +205,14 @@ class Background:
             try:
                 await self._recall.fetch_ids(key, ("response", id))
                 stored = self._recall.stored(key, id)
-                if stored is not None and stored.until is not None:
-                    if stored.until < time.time() + _LOST - _RENEW:
-                        self._put(key, id, replace(stored, until=time.time() + _LOST))
-                        await self._recall.save()
-                elif self._recall.shared is not None:
+                if stored is None:
+                    if self._recall.shared is not None:  # else it may only have been dropped
+                        run.cancel()
+                elif stored.answer.stop_detail == "cancelled":
                     run.cancel()
+                elif stored.until is not None and stored.until < time.time() + _LOST - _RENEW:
+                    self._put(key, id, replace(stored, until=time.time() + _LOST))
+                    await self._recall.save()
             except StateError as error:
                 log_failure("answers are not shared with other workers yet", error)
 
