@@ -1276,3 +1276,60 @@ async def test_a_key_without_a_model_has_an_empty_list(path: str, upstream: Serv
         for headers in ({}, {"anthropic-version": "2023-06-01"}):
             status, answer = await asked(gateway, "GET", path, headers=headers)
             assert (200, []) == (status, LISTS[path](answer))
+
+
+STATED = {  # requests of clients that state defaults
+    "/v1/messages": {
+        "model": "openai-completions",
+        "max_tokens": 50,
+        "tools": [{"name": "look", "input_schema": {"type": "object", "properties": {}}}],
+        "messages": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "look", "input": {}}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "grey", "is_error": False}],
+            },
+        ],
+    },
+    "/v1/chat/completions": {
+        "model": "anthropic-messages",
+        "n": 1,
+        "max_tokens": 50,
+        "messages": [{"role": "user", "content": "Hi"}],
+    },
+    "/v1/responses": {
+        "model": "anthropic-messages",
+        "max_output_tokens": 50,
+        "include": [],
+        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
+    },
+    "/v1beta/models/anthropic-messages:generateContent": {
+        "generationConfig": {"candidateCount": 1, "maxOutputTokens": 50},
+        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+    },
+    "/model/openai-completions/converse": {
+        "inferenceConfig": {"maxTokens": 50},
+        "toolConfig": {"tools": [{"toolSpec": {"name": "look", "inputSchema": {"json": {"type": "object"}}}}]},
+        "messages": [
+            {"role": "user", "content": [{"text": "Hi"}]},
+            {"role": "assistant", "content": [{"toolUse": {"toolUseId": "call_1", "name": "look", "input": {}}}]},
+            {
+                "role": "user",
+                "content": [
+                    {"toolResult": {"toolUseId": "call_1", "content": [{"text": "grey"}], "status": "success"}}
+                ],
+            },
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("path", STATED)
+async def test_a_strict_key_allows_defaults_that_are_only_stated(path: str, upstream: Server) -> None:
+    """
+    Many clients send them with every request, and the other wire means the same without them.
+    """
+    async with Gateway(settings_for(upstream), gate=_Gate(ClientKey(name="strict", max_losses="none"))) as gateway:
+        status, answer = await asked(gateway, "POST", path, STATED[path])
+    assert status == 200, answer
