@@ -219,6 +219,27 @@ def test_a_worker_that_is_being_started_ends_with_the_others(tmp_path: Path, mon
         assert 0 == workers._keep(tmp_path)
 
 
+def test_telemetry_uses_the_providers_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `opentelemetry-instrument interlingua serve` sets them up: before the first line of the program."""
+    spans = tmp_path / "spans"
+    (tmp_path / "sitecustomize.py").write_text(f"""
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=open({str(spans)!r}, "w", buffering=1))))
+trace.set_tracer_provider(provider)
+""")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "gateway.toml").write_text("[log]\ntelemetry = true\n")
+    with running(tmp_path, "--port", "0") as (url, process):
+        post(url)
+        process.terminate()
+        process.wait()
+    assert '"name": "chat echo"' in spans.read_text()
+
+
 def test_usage_after_a_kill_has_every_answered_call(tmp_path: Path) -> None:
     """The ledger is written in batches, but a client that has its answer may rely on it."""
     with running(tmp_path, "--port", "0") as (url, process):

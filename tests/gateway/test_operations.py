@@ -435,7 +435,7 @@ async def test_a_stored_response_is_streamed_again(model: str, gateway: Gateway,
     """
     upstream.answer((il.TextBlock(text="I look."), il.ToolCall(id="call_1", name="look", arguments={"city": "Oslo"})))
     async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
-        first = await client.responses.create(model=model, input="Weather?", background=True)
+        first = await client.responses.create(model=model, input="Weather?")
         events = [event async for event in await client.responses.retrieve(first.id, stream=True)]
         assert [event.sequence_number for event in events] == list(range(len(events)))
         last = events[-1]
@@ -494,21 +494,6 @@ async def test_references_are_left_to_the_provider_that_has_the_items(gateway: G
         assert items == upstream.last.json["input"]
         await client.responses.create(model="anthropic-messages", input=items)
         assert "Rain." in str(upstream.last.json["messages"])
-
-
-@pytest.mark.parametrize("wire", ["openai-responses", "anthropic-messages"])
-async def test_a_background_response_is_complete_when_it_is_returned(
-    wire: str, gateway: Gateway, upstream: Server
-) -> None:
-    """
-    A provider would queue it, and the client would ask the gateway for it forever.
-    """
-    body = {"model": wire, "input": "Hi", "background": True, "prompt_cache_key": None}
-    async with aiohttp.ClientSession() as session, session.post(f"{gateway.url}/v1/responses", json=body) as got:
-        answer = await got.json()
-    assert answer["status"] == "completed"
-    assert "background" not in upstream.last.json
-    assert "$.extra.openai-responses.background background weakened" in got.headers["x-interlingua-losses"]
 
 
 async def test_responses_are_created_over_a_websocket(gateway: Gateway, upstream: Server) -> None:
@@ -1291,3 +1276,60 @@ async def test_a_key_without_a_model_has_an_empty_list(path: str, upstream: Serv
         for headers in ({}, {"anthropic-version": "2023-06-01"}):
             status, answer = await asked(gateway, "GET", path, headers=headers)
             assert (200, []) == (status, LISTS[path](answer))
+
+
+STATED = {  # requests of clients that state defaults
+    "/v1/messages": {
+        "model": "openai-completions",
+        "max_tokens": 50,
+        "tools": [{"name": "look", "input_schema": {"type": "object", "properties": {}}}],
+        "messages": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "look", "input": {}}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "grey", "is_error": False}],
+            },
+        ],
+    },
+    "/v1/chat/completions": {
+        "model": "anthropic-messages",
+        "n": 1,
+        "max_tokens": 50,
+        "messages": [{"role": "user", "content": "Hi"}],
+    },
+    "/v1/responses": {
+        "model": "anthropic-messages",
+        "max_output_tokens": 50,
+        "include": [],
+        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
+    },
+    "/v1beta/models/anthropic-messages:generateContent": {
+        "generationConfig": {"candidateCount": 1, "maxOutputTokens": 50},
+        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+    },
+    "/model/openai-completions/converse": {
+        "inferenceConfig": {"maxTokens": 50},
+        "toolConfig": {"tools": [{"toolSpec": {"name": "look", "inputSchema": {"json": {"type": "object"}}}}]},
+        "messages": [
+            {"role": "user", "content": [{"text": "Hi"}]},
+            {"role": "assistant", "content": [{"toolUse": {"toolUseId": "call_1", "name": "look", "input": {}}}]},
+            {
+                "role": "user",
+                "content": [
+                    {"toolResult": {"toolUseId": "call_1", "content": [{"text": "grey"}], "status": "success"}}
+                ],
+            },
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("path", STATED)
+async def test_a_strict_key_allows_defaults_that_are_only_stated(path: str, upstream: Server) -> None:
+    """
+    Many clients send them with every request, and the other wire means the same without them.
+    """
+    async with Gateway(settings_for(upstream), gate=_Gate(ClientKey(name="strict", max_losses="none"))) as gateway:
+        status, answer = await asked(gateway, "POST", path, STATED[path])
+    assert status == 200, answer

@@ -3,6 +3,10 @@
 import asyncio
 import itertools
 import json
+import sys
+from collections import Counter
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import aiohttp
@@ -440,3 +444,24 @@ async def test_everybody_who_goes_on_may_break_as_well() -> None:
     assert shown("anthropic-messages", broken).stop_reason == "error"
     assert seen.exchanges[0].answer is not None
     assert seen.exchanges[0].answer.text == "One, two, three, four, five, "
+
+
+async def test_an_unknown_model_is_refused_without_a_search_for_suggestions(upstream: Server) -> None:
+    """
+    The client gets none. Whoever asks again and again for a model that does not exist would hold up all streams.
+    """
+    searched: list[str] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and Path(frame.f_code.co_filename).name in ("difflib.py", "prices.py"):
+            searched.append(frame.f_code.co_qualname)
+
+    async with Gateway(settings_for(upstream)) as gateway:
+        for number in range(2):  # the first one reads the lists
+            sys.setprofile(note if number else None)
+            try:
+                status, _ = await posted(gateway, "/v1/messages", {**BODY, "model": f"no-such-model-{number}"})
+            finally:
+                sys.setprofile(None)
+            assert 404 == status
+    assert len(searched) < 5000, Counter(searched).most_common(5)

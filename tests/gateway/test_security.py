@@ -482,13 +482,14 @@ async def test_only_the_headers_of_a_request_go_on_to_a_provider(tmp_path: Path)
             headers = CIMultiDict(
                 {"x-api-key": secret, "Cookie": "a=b", "X-Forwarded-For": "10.0.0.1", "anthropic-beta": "tools-2024"}
             )
-            headers.extend([("X-Evil", "1"), ("anthropic-beta", "cache-2025")])
+            headers.extend([("X-Evil", "1"), ("anthropic-beta", "cache-2025"), ("X-Claude-Code-Session-Id", "s1")])
             body = {**DOORS["/v1/messages"], "model": "anthropic-messages"}
             status, text, _ = await send(service, "/v1/messages", body, headers=headers)
             assert 200 == status, text
         seen = {name.lower(): value for name, value in upstream.requests[-1].headers.items()}
         assert secret not in str(seen) and not {"cookie", "x-forwarded-for", "x-evil"} & seen.keys()
         assert {"tools-2024", "cache-2025"} <= set(seen.get("anthropic-beta", "").split(", "))
+        assert "s1" == seen.get("x-claude-code-session-id")
 
 
 async def test_no_text_of_a_client_makes_a_header(tmp_path: Path) -> None:

@@ -311,6 +311,7 @@ class Catalogue:
         # Needed for every call, and constant within a minute.
         self._described_at = functools.lru_cache(maxsize=4096)(self._describe)
         self._rates_at = functools.lru_cache(maxsize=4096)(self._find_rates)
+        self.listed = functools.cache(self._find_listed)
         self._highest: dict[tuple[int, str | None], tuple[ModelDescriptor, Rates | None]] = {}
         self._highest_at: datetime | None = None
 
@@ -351,11 +352,11 @@ class Catalogue:
         described = (self.describe(name, model_id) for name in chosen for model_id in sorted(self._ids(name)))
         return [model for model in described if model is not None and _has(model, terms)]
 
-    def listed(self, provider: str) -> list[tuple[str, bool]]:
+    def _find_listed(self, provider: str) -> tuple[tuple[str, bool], ...]:
         """Returns the ids of a provider's models, and whether each is deprecated. Fast: describes none."""
         rows = self.sheet.lists.get(self._list(provider))
         old = {row.api_id for row in rows.rows if row.deprecated} if rows is not None else set()
-        return [(id, id in old) for id in sorted(self._ids(provider))]
+        return tuple((id, id in old) for id in sorted(self._ids(provider)))
 
     def serves(self, provider: str, model_id: str) -> bool:
         """Whether the provider lists this id, in any spelling of its price list."""

@@ -102,18 +102,28 @@ def full_name(
     name: str, connectors: ConnectorRegistry, *, catalogue: Catalogue | None = None, has_key: HasKey | None = None
 ) -> str:
     """Returns the `provider/id` of a name. Raises `InterlinguaError` with suggestions if there is none."""
+    catalogue = catalogue or catalogues.default()
+    found = known_name(name, connectors, catalogue=catalogue, has_key=has_key)
+    if found is None:
+        name = own_notes().aliases.get(name, name)
+        raise InterlinguaError(_unknown(name, connectors, _Lookup(connectors, catalogue)))
+    return found
+
+
+def known_name(
+    name: str, connectors: ConnectorRegistry, *, catalogue: Catalogue, has_key: HasKey | None = None
+) -> str | None:
+    """Returns the `provider/id` of a name, or None. Suggestions would take longer than the look-up."""
     name = own_notes().aliases.get(name, name)
     provider, slash, id = name.partition("/")
     if slash and id:
         for known in (provider, PROVIDER_ALIASES.get(provider)):
             if known is not None and connectors.get_by_provider(known) is not None:
                 return f"{known}/{id}"
-    lookup = _Lookup(connectors, catalogue or catalogues.default())
+    lookup = _Lookup(connectors, catalogue)
     has_key = has_key or _has_key
     found = lookup.current(name, has_key) or lookup.newest(name, has_key) or lookup.unlisted(name)
-    if not found:
-        raise InterlinguaError(_unknown(name, connectors, lookup))
-    return _chosen(name, found, has_key).name
+    return _chosen(name, found, has_key).name if found else None
 
 
 def embedding_name(name: str, connectors: ConnectorRegistry, *, has_key: HasKey | None = None) -> str:
@@ -151,26 +161,28 @@ class _Lookup:
         found = (connectors.get_by_provider(provider) for provider in connectors.list_providers())
         self._connectors = [connector for connector in found if connector is not None]
 
-    def _ids(self) -> Iterator[tuple[_Found, bool]]:
+    @functools.cached_property
+    def _ids(self) -> list[tuple[_Found, bool]]:
         """Every listed model, and whether it is deprecated."""
+        found = []
         for connector in self._connectors:
             if isinstance(connector, HttpConnector):
                 row = connector.row
-                for id, deprecated in self._catalogue.listed(row.id):
-                    yield _Found(row.id, id, row.maker), deprecated
+                found += [(_Found(row.id, id, row.maker), old) for id, old in self._catalogue.listed(row.id)]
             else:
-                for model in models_of(connector):
-                    yield _Found(connector.provider, model.id, connector.provider == OFFLINE), False
+                is_maker = connector.provider == OFFLINE
+                found += [(_Found(connector.provider, one.id, is_maker), False) for one in models_of(connector)]
+        return found
 
     def names(self) -> Iterator[str]:
-        return (found.id for found, _ in self._ids())
+        return (found.id for found, _ in self._ids)
 
     def listed(self, name: str) -> list[_Found]:
         """Returns the model of this id at each provider: exact, in the provider's spelling, or with a date."""
         asked, is_plain = Spelling.of(name), _is_plain(name)
         exact: dict[str, _Found] = {}
         respelled: dict[str, _Found] = {}
-        for found, _ in self._ids():
+        for found, _ in self._ids:
             if found.id == name:
                 exact[found.provider] = found
             elif is_plain and asked.version and Spelling.of(found.id).same_model(asked):
@@ -201,7 +213,7 @@ class _Lookup:
             return []
         models = [
             (found, spelling, deprecated)
-            for found, deprecated in self._ids()
+            for found, deprecated in self._ids
             if (spelling := Spelling.of(found.id)).version and spelling.has_version(asked.version) and is_chat(found.id)
         ]
         parts = asked.parts
@@ -225,7 +237,7 @@ class _Lookup:
         asked = Spelling.of(name)
         if not _is_plain(name):
             return []
-        makers = (one.provider for one, _ in self._ids() if one.is_maker and Spelling.of(one.id).parts == asked.parts)
+        makers = (one.provider for one, _ in self._ids if one.is_maker and Spelling.of(one.id).parts == asked.parts)
         return [_Found(maker, name, True) for maker in dict.fromkeys(makers)] if asked.version and asked.parts else []
 
     def tagged(self, name: str) -> list[_Found]:

@@ -187,13 +187,12 @@ def _refuse_placeholder(incoming: Incoming, adapted: Adapted) -> None:
 
 
 def _in_foreground(request: Request, api: str) -> tuple[Request, tuple[Loss, ...]]:
-    """Returns the request without `background`: its response would be `queued`, and the client has only the gateway
-    to ask for it later."""
+    """Returns the request without `background`, which is for HTTP: the client of a WebSocket waits for the response."""
     own = request.extra.get(api, {})
     if not own.get("background"):
         return request, ()
     own = {name: value for name, value in own.items() if name != "background"}
-    lost = Loss(f"$.extra.{api}.background", "background", "responses are complete when they are returned", "weakened")
+    lost = Loss(f"$.extra.{api}.background", "background", "the client waits for the response", "weakened")
     return replace(request, extra={**request.extra, api: own}), (lost,)
 
 
@@ -387,6 +386,7 @@ class Attempt:
         self._frames: FrameDecoder | None = None
         self._repaired = jsontext.Repairs()  # of the response, where it is decoded to be written anew
         self._answer_id = incoming.wire.http.response_id + exchange.id
+        self._is_named = "background" in exchange.extra
 
     async def run(self) -> None:
         """Delivers the response to the client, to its end."""
@@ -712,17 +712,21 @@ class Attempt:
     def _answered(self, message: AssistantMessage) -> None:
         """Remembers a complete response before the client has its end: the next turn may come at once."""
         self._exchange.answer = message
-        self._remember(self._exchange, message, message.response_id or self._answer_id)
+        self._remember(self._exchange, message, self._id_of(message))
 
     def _named(self, message: AssistantMessage) -> AssistantMessage:
         """Returns a response with what clients expect: its own id, and a stop reason of their wire."""
         changes: dict[str, Any] = {}
-        if not message.response_id:
-            changes["response_id"] = self._answer_id
+        if message.response_id != (id := self._id_of(message)):
+            changes["response_id"] = id
         if message.stop_reason == "toolUse" and message.stop_detail is not None:
             # Ollama and Google end calls with their word for a plain end, which other wires have as well.
             changes["stop_detail"] = None
         return replace(message, **changes) if changes else message
+
+    def _id_of(self, message: AssistantMessage) -> str:
+        """The id of a response: the provider's, except where the client already has one."""
+        return message.response_id if message.response_id and not self._is_named else self._answer_id
 
     @property
     def _asked(self) -> Request:

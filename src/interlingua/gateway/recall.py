@@ -55,6 +55,8 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     given: tuple[Message, ...]  # the input of this request alone
     answer: AssistantMessage
     created: float
+    until: float | None = None  # of one that is being generated: when it has failed, unless this is renewed
+    losses: str = ""  # of one that was generated in the background, as in the header
 
 
 class TextResponse(Struct, frozen=True, kw_only=True, eq=False, gc=False):
@@ -512,7 +514,7 @@ def _dumped(value: StoredValue) -> bytes:
     if isinstance(value, ConversationFacts):
         return jsontext.write({"metadata": value.metadata, "created": value.created})
     parts = {"request": plain(value.request), "given": list(map(plain, value.given)), "response": plain(value.answer)}
-    return jsontext.write({**parts, "created": value.created})
+    return jsontext.write({**parts, "created": value.created, "until": value.until, "losses": value.losses})
 
 
 def _loaded(data: bytes) -> StoredValue:
@@ -532,6 +534,8 @@ def _loaded(data: bytes) -> StoredValue:
             given=_messages(parts["given"]),
             answer=_answer(parts["response"]),
             created=parts["created"],
+            until=parts.get("until"),
+            losses=parts.get("losses", ""),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"not a stored answer: {error!r}") from None

@@ -23,7 +23,7 @@ from ..connect.client import Client
 from ..connect.connector import Connector, Endpoint, HttpConnector
 from ..connect.debug import DebugConnector, names_file
 from ..connect.models import Catalogue, own_notes, warm
-from ..connect.names import full_name
+from ..connect.names import known_name
 from ..connect.registry import models_of
 from ..connect.retry import Breaker, Retry
 from ..connect.retry import Target as BreakerTarget
@@ -319,11 +319,12 @@ class Router:
         """Returns `provider/model` for a bare name: of the providers that serve it, the first with a key."""
         if name.partition("/")[0] in self._providers or name in own_notes().aliases:
             return name
+        assert self.catalogue is not None
         try:
-            found = full_name(name, self._client.connectors, catalogue=self.catalogue, has_key=self._is_keyed)
+            found = known_name(name, self._client.connectors, catalogue=self.catalogue, has_key=self._is_keyed)
         except InterlinguaError:
             raise _unknown(name, 404) from None
-        if found != name and not self._is_keyed(found.partition("/")[0]):
+        if found is None or (found != name and not self._is_keyed(found.partition("/")[0])):
             raise _unknown(name, 404)
         return found
 

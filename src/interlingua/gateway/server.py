@@ -55,6 +55,7 @@ from ..values.folding import unfold
 from ..values.messages import AssistantMessage, AudioBlock, Message, Usage, blocks_of
 from ..values.request import Context, ModelDescriptor, Request
 from ..values.tokens import estimate, taken
+from .background import Background, BackgroundRun, is_background, is_pending, without_client
 from .cache_breaks import SentPrompts
 from .exchange import LOCAL, ClientKey, Deferred, Exchange, Gate, Observer, Reservation
 from .front import READABLE_CODINGS, Front, HandedOver, PlainRequest, unreadable_coding
@@ -62,13 +63,13 @@ from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_
 from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
 from .operations import GatewayOperation, operation_of
 from .recall import Recall, StoredResponse, TextResponse, referred_ids, size_of
-from .replying import Channel, CredentialsRefused, HttpChannel, Reply, SocketChannel, error_answer, log_defect
+from .replying import LOSSES, Channel, CredentialsRefused, HttpChannel, Reply, SocketChannel, error_answer, log_defect
 from .rewriting import renaming
 from .routing import Place, Plan, Router
 from .settings import ClientLimits, Settings
 from .sockets import Lane, SocketLanes
 from .state import StateError, unavailable
-from .stored import conversation_answer, response_answer
+from .stored import conversation_answer, first_event, response_answer, wants_stream
 from .turns import Turns
 
 T = TypeVar("T")
@@ -121,6 +122,7 @@ class Gateway:
         self._front: Front | None = None
         self._address = ""
         self.recall = Recall(settings.recall_bytes) if recall is None else recall
+        self._background = Background(self.recall)
         self._prompts = SentPrompts(settings.recall_bytes // 4) if settings.recall_bytes > 0 else None
         self._active: set[asyncio.Task[Any]] = set()  # each with an open exchange
         self._sockets: set[SocketLanes] = set()
@@ -213,6 +215,7 @@ class Gateway:
             for task in self._active:
                 task.cancel()
             await self._none_open(_ENDING)
+            await self._background.stop(_ENDING)
             await self._front.shutdown(max(self._grace, _ENDING))
             self._front = None
         await self._flush_ended()
@@ -329,7 +332,14 @@ class Gateway:
             return await self._socket(http, asked, exchange)
         if asked.kind == "other":
             return await self._pass_on(http, exchange, channel)
+        run = self._background.run(exchange.key.name, asked.id) if asked.kind == "stored" else None
+        if run is not None and asked.part is None and http.method == "GET" and wants_stream(http.query):
+            start, exchange.is_stream = first_event(http.query), True
+            await run.deliver(self._shown(channel, exchange), start)
+            return channel.response
         value, headers = await self._small(http, asked, exchange), Reply(channel, exchange).headers()
+        if asked.kind == "stored" and (stored := self.recall.stored(exchange.key.name, asked.id)) and stored.losses:
+            headers[LOSSES] = stored.losses
         if isinstance(value, bytes):
             return web.Response(body=value, content_type=SSE, charset="utf-8", headers=headers)
         return _json(value, headers)
@@ -385,6 +395,9 @@ class Gateway:
             own = incoming.request.extra.get(asked.wire.base, {})
             is_own = any(name in own for name in rephrased.own_fields)
             incoming = replace(incoming, received=received, rephrased=rephrased if is_own else None)
+        if is_background(incoming):
+            await self._in_background(http, incoming, exchange, channel)
+            return
         reply = Reply(
             channel,
             exchange,
@@ -399,7 +412,38 @@ class Gateway:
         else:
             await self._answer(http, incoming, exchange, reply)
 
-    async def _answer(self, http: ClientRequest, incoming: Incoming, exchange: Exchange, reply: Reply) -> None:
+    async def _in_background(
+        self, http: ClientRequest, incoming: Incoming, exchange: Exchange, channel: Channel
+    ) -> None:
+        """Starts a response that goes on without its client, who gets its state, or its stream."""
+        shown = replace(exchange)
+        incoming = without_client(incoming, exchange)
+        exchange.is_stream = True  # a long response outlasts the timeouts of an unstreamed one
+
+        async def generate(run: BackgroundRun, admitted: asyncio.Future[None]) -> None:
+            reply = Reply(run, exchange, before_end=self._before_end)
+            await self._answer(http, incoming, exchange, reply, admitted)
+
+        run, pending = await self._background.start(exchange, generate, shown.is_stream)
+        reply = self._shown(channel, shown)
+        if shown.is_stream:
+            await run.deliver(reply)
+        else:
+            await reply.whole(pending.bytes())
+
+    def _shown(self, channel: Channel, exchange: Exchange) -> Reply:
+        """The reply to a client that looks at the exchange of another request."""
+        limits = self.settings.limits
+        return Reply(channel, exchange, keep_alive=self.settings.keep_alive, send_timeout=limits.send_timeout)
+
+    async def _answer(
+        self,
+        http: ClientRequest,
+        incoming: Incoming,
+        exchange: Exchange,
+        reply: Reply,
+        admitted: asyncio.Future[None] | None = None,
+    ) -> None:
         """Handles one exchange, from the checks to the settlement."""
         size = 0
         if self.gate is not None or self.settings.rules:
@@ -411,6 +455,8 @@ class Gateway:
                 size = taken(given) if is_small else await asyncio.to_thread(taken, given)
         plan = await self._router.plan(exchange.asked_model, exchange.key, incoming.request, http.headers, size)
         reservation = await self._admit(exchange, plan, incoming.request, size)
+        if admitted is not None and not admitted.done():
+            admitted.set_result(None)
         task = asyncio.current_task()
         assert task is not None
         self._active.add(task)
@@ -730,6 +776,8 @@ class Gateway:
                     status=400,
                     code="previous_response_not_found",
                 )
+            if is_pending(stored):
+                raise BadRequest(f"the response {previous!r} is in progress; wait until it has ended", status=400)
             before = (*stored.request.context.messages, *((stored.answer,) if stored.answer.content else ()))
         elif conversation is not None:
             id = str(conversation.get("id") if isinstance(conversation, dict) else conversation)
@@ -789,6 +837,11 @@ class Gateway:
         kind = "conversation" if asked.kind == "conversation" else "response"
         await self._fetch(key.name, kind, asked.id)
         method, query = _read_method(http), http.query
+        if asked.kind == "stored":
+            if asked.part == "cancel" or method == "DELETE":
+                await self._background.cancel(key.name, asked.id)
+            elif asked.part is None and wants_stream(query):
+                await self._background.ended(key.name, asked.id)
         if asked.kind == "conversation":
             await self._fetch(key.name, "facts", asked.id)
             given = _object(body) if body else {}

@@ -123,6 +123,8 @@ class Service:
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
+        if self.settings.log.telemetry and not telemetry.is_enabled():
+            telemetry.enable()
         self.ledger.recover()
         await self.gateway.start()
         self._watchers.append(asyncio.ensure_future(self._recover()))

@@ -81,11 +81,13 @@ class RecordingSettings(_Part, frozen=True, kw_only=True):
 class LogSettings(_Part, frozen=True, kw_only=True):
     """`access`: one JSON line per request, to standard error (`-`), to a file, or not at all (an empty text).
 
-    `metrics_token` (`env:NAME`) is required for `/metrics`; without one, only this machine can read it.
+    `metrics_token` (`env:NAME`) is required for `/metrics`; without one, only this machine can read it. `telemetry`:
+    OpenTelemetry spans and metrics, with the providers of the process.
     """
 
     access: str = ""
     metrics_token: str | None = None
+    telemetry: bool = False
 
 
 class ServeSettings(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from ..values.errors import BadRequest, DialectError
 from ..values.folding import unfold
 from ..values.messages import Message
 from ..values.request import Context, ModelDescriptor, Request
+from .background import failed, is_pending
 from .operations import GatewayOperation
 from .recall import ConversationFacts, Recall
 
@@ -32,31 +33,44 @@ def response_answer(recall: Recall, key: str, method: str, asked: GatewayOperati
     if stored is None:
         raise BadRequest(f"response with id {asked.id!r} not found", status=404)
     answer = replace(stored.answer, response_id=asked.id)
+    if stored.until is not None and not is_pending(stored):
+        answer = failed(answer, "the gateway that generated the response has ended; send the request again")
     match method, asked.part:
         case "DELETE", None:
             find = asked.wire.http.item_blocks
             recall.delete(key, asked.id, find(answer) if find is not None else ())
             return {"id": asked.id, "object": "response", "deleted": True}
         case "GET", None:
-            if query.get("stream", "false").lower() not in ("false", "0", ""):
+            if wants_stream(query):
                 encoder = codec.StreamEncoder(request=stored.request)
                 return _after(b"".join(map(encoder.feed, unfold(answer))) + encoder.close(), query)
             return codec.encode_response(answer, request=stored.request).body
         case "GET", "input_items":
             return _page(_items(asked, stored.request, stored.given), query)
         case "POST", "cancel":
+            if stored.request.extra.get(asked.wire.base, {}).get("background") is True:
+                return codec.encode_response(answer, request=stored.request).body
             raise BadRequest("only background responses can be cancelled; close the connection instead", status=400)
     raise BadRequest(f"{method} is not supported here", status=404)
 
 
-def _after(stream: bytes, query: Mapping[str, str]) -> bytes:
-    """The events of a stream after the one with the sequence number `starting_after`."""
+def wants_stream(query: Mapping[str, str]) -> bool:
+    return query.get("stream", "false").lower() not in ("false", "0", "")
+
+
+def first_event(query: Mapping[str, str]) -> int:
+    """The number of the first event that is asked for: the one after `starting_after`, else 0."""
     number = query.get("starting_after")
     if number is None:
-        return stream
+        return 0
     if not re.fullmatch("[0-9]{1,9}", number):
         raise BadRequest(f"starting_after: expected a sequence number, got {number[:20]!r}", status=400)
-    return b"".join(itertools.islice(cut_frames(stream, SSE), int(number) + 1, None))  # the first event is number 0
+    return int(number) + 1
+
+
+def _after(stream: bytes, query: Mapping[str, str]) -> bytes:
+    start = first_event(query)
+    return b"".join(itertools.islice(cut_frames(stream, SSE), start, None)) if start else stream
 
 
 def conversation_answer(

@@ -674,8 +674,8 @@ def own_fields(residual: Any) -> dict[str, Any]:
 def extra_losses(owner: str, residual: Any, path: str, why: str = "", severity: Severity = "dropped") -> Iterator[Loss]:
     """Returns a loss for each field that an `extra` holds for the dialect `owner`; `path` is their common path.
 
-    Hints, response fields that never go into a request, fields that are null, and our mark of a message that a repair
-    added are bookkeeping.
+    Hints, response fields that never go into a request, fields that are null or only state a default, and our mark of a
+    message that a repair added are bookkeeping.
     """
     why = why or f"only {owner} can say it"
     if not isinstance(residual, dict):
@@ -686,13 +686,33 @@ def extra_losses(owner: str, residual: Any, path: str, why: str = "", severity: 
         place = f"{path}.{key}"
         if not key.startswith("~"):
             is_mark = owner == "interlingua" and key == "synthetic"
-            yield Loss(place, key, why, "record" if is_mark or value is None else severity)
+            yield Loss(place, key, why, "record" if is_mark or _says_nothing(key, value) else severity)
         elif key != "~" and isinstance(value, dict) and value:
             yield from extra_losses(owner, value, place, why, "record")
         else:
             if key == "~" and severity != "record":
                 yield from _nested_losses(value, place, why, severity)
             yield Loss(place, "spelling", f"how {owner} spelled it", "record")
+
+
+# Defaults that clients state with every request: of results (Anthropic, Bedrock), the number of answers (OpenAI Chat,
+# Google) and the items of a Responses input. Without them the request means the same.
+_STATED_DEFAULTS: dict[str, Any] = {
+    "is_error": False,
+    "status": "success",
+    "n": 1,
+    "candidateCount": 1,
+    "type": "message",
+    "include": [],
+}
+
+
+def _says_nothing(key: str, value: Any) -> bool:
+    """Whether a field means the same as its absence."""
+    if value is None:
+        return True
+    default = _STATED_DEFAULTS.get(key)
+    return type(value) is type(default) and value == default
 
 
 def _nested_losses(hints: Any, path: str, why: str, severity: Severity) -> Iterator[Loss]:
@@ -703,7 +723,7 @@ def _nested_losses(hints: Any, path: str, why: str, severity: Severity) -> Itera
             place = f"{path}.{name}.in.{key}"
             if key == "~":
                 yield from _nested_losses(value, place, why, severity)
-            elif not key.startswith("~") and value is not None:
+            elif not key.startswith("~") and not _says_nothing(key, value):
                 yield Loss(place, f"{name}.{key}", why, severity)
 
 

@@ -225,7 +225,7 @@ ANTHROPIC = Wire(
         error_event=lambda error, sent, body: write_sse(jsontext.write(body), "error"),
         rate_headers=_rate_headers,
         model_paths=(("model",), ("message", "model")),
-        request_headers=("anthropic-beta", "anthropic-version"),
+        request_headers=("anthropic-beta", "anthropic-version", "x-claude-code-session-id"),
         count=Count(route=r"/messages/count_tokens", answer=lambda tokens: {"input_tokens": tokens}),
     ),
     evidence=(

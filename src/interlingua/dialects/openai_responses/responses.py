@@ -283,9 +283,11 @@ def _echoed(request: Request | None) -> dict[str, Any]:
 
 
 def _references(request: Request | None) -> dict[str, Any]:
-    """What a request continues; a conversation is an object in a response, and may be its id in a request."""
+    """What a request continues, and whether in background. A conversation is an object in a response, and may be its
+    id in a request."""
     given = request.extra.get(API, {}) if request is not None else {}
-    found = {name: given[name] for name in ("previous_response_id", "conversation") if given.get(name) is not None}
+    names = ("background", "previous_response_id", "conversation")
+    found = {name: given[name] for name in names if given.get(name) is not None}
     if isinstance(found.get("conversation"), str):
         found["conversation"] = {"id": found["conversation"]}
     return found
