@@ -18,7 +18,7 @@ from interlingua.conversion.adapting.work import SYNTHETIC
 from interlingua.conversion.compacted import compacted
 from interlingua.dialects import DIALECTS, FORMATS, WIRES, dialect
 from interlingua.values.canonical import dump
-from interlingua.values.errors import InterlinguaError, Unsupported
+from interlingua.values.errors import FormatError, InterlinguaError, Unsupported
 from interlingua.values.losses import Lines
 from interlingua.values.messages import AssistantMessage, ThinkingBlock, ToolResultMessage, UserMessage, blocks_of
 from interlingua.values.request import Conversation, Entry, Request
@@ -480,3 +480,21 @@ def test_an_empty_request_is_one(api: str) -> None:
         conversation = il.decode(body, api)
         assert () == conversation.entries
         assert body == il.encode(conversation, api).body
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "remedy"),
+    [
+        ({"content": "Hi"}, "conversation", '{"role": "user", "content": …}'),
+        ([{"role": "user", "content": "Hi"}, {"content": "Hi"}], "conversation[1]", '{"role": "user", "content": …}'),
+        ({"messages": [{"role": "user", "content": "Hi"}]}, "conversation", "use `decode`"),
+        ({"role": None, "content": "Hi"}, "conversation", "'user', 'assistant', 'toolResult'"),
+    ],
+)
+def test_an_object_that_is_no_message_is_refused_with_its_place_and_a_remedy(
+    value: Any, place: str, remedy: str
+) -> None:
+    """It has no role, so nothing says who wrote it."""
+    with pytest.raises(FormatError) as refused:
+        il.encode(value, "openai-completions")
+    assert (place, True) == (refused.value.path, remedy in refused.value.message)
