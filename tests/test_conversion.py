@@ -18,7 +18,7 @@ from interlingua.conversion.adapting.work import SYNTHETIC
 from interlingua.conversion.compacted import compacted
 from interlingua.dialects import DIALECTS, FORMATS, WIRES, dialect
 from interlingua.values.canonical import dump
-from interlingua.values.errors import InterlinguaError, Unsupported
+from interlingua.values.errors import FormatError, InterlinguaError, Unsupported
 from interlingua.values.losses import Lines
 from interlingua.values.messages import AssistantMessage, ThinkingBlock, ToolResultMessage, UserMessage, blocks_of
 from interlingua.values.request import Conversation, Entry, Request
@@ -480,3 +480,45 @@ def test_an_empty_request_is_one(api: str) -> None:
         conversation = il.decode(body, api)
         assert () == conversation.entries
         assert body == il.encode(conversation, api).body
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "remedy"),
+    [
+        ({"content": "Hi"}, "conversation", '{"role": "user", "content": …}'),
+        ([{"role": "user", "content": "Hi"}, {"content": "Hi"}], "conversation[1]", '{"role": "user", "content": …}'),
+        ({"messages": [{"role": "user", "content": "Hi"}]}, "conversation", "use `decode`"),
+        ({"role": None, "content": "Hi"}, "conversation", "'user', 'assistant', 'toolResult'"),
+    ],
+)
+def test_an_object_that_is_no_message_is_refused_with_its_place_and_a_remedy(
+    value: Any, place: str, remedy: str
+) -> None:
+    """It has no role, so nothing says who wrote it."""
+    with pytest.raises(FormatError) as refused:
+        il.encode(value, "openai-completions")
+    assert (place, True) == (refused.value.path, remedy in refused.value.message)
+
+
+SHARED = {
+    "lines": ("hermes/session.jsonl", lambda value: value[2]["tool_calls"][0]["function"].update(name="other")),
+    "document": ("hermes/session.json", lambda value: value["messages"].clear()),
+    "request": ("anthropic-messages", lambda value: value["messages"][1]["content"][0]["input"].clear()),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_values_that_the_caller_changes_later_change_nothing_that_was_decoded(name: str) -> None:
+    """Neither the messages nor the file that is returned: `decode` copies values, and bytes are nobody else's."""
+    file, change = SHARED[name]
+    if name == "request":
+        call = {"type": "tool_use", "id": "c", "name": "count", "input": {"what": "eggs"}}
+        given: Any = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [call]}]}
+    else:
+        data = (Path(__file__).parent / "wire" / file).read_bytes()
+        given = [json.loads(line) for line in data.splitlines()] if name == "lines" else json.loads(data)
+    dialect_name = file.partition("/")[0]
+    before, decoded = json.loads(json.dumps(given)), il.decode(given, dialect_name)
+    change(given)
+    assert given != before == il.encode(decoded, dialect_name).body
+    assert dump(il.decode(before, dialect_name)) == dump(decoded)

@@ -223,7 +223,8 @@ def test_rows_that_cannot_be_sent_stay_with_their_error(server: BatchServer, tmp
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + "{broken\n")
     submitted = batch(tmp_path, *asking(server, path, "anthropic"))
-    assert submitted.code == 0 and "--reask" in submitted.err
+    assert submitted.code == 1 and "--reask" in submitted.err
+    assert "2 of 3 requests not sent" in submitted.err
     found = rows(batch(tmp_path, "results", submitted.out.strip()))
     assert ["first", "second", "3"] == [row["id"] for row in found]
     assert "answer to hi" == text(found[0])

@@ -1,5 +1,6 @@
 """The log of runs: kept, continued, listed, turned off."""
 
+import json
 import os
 import signal
 import subprocess
@@ -257,6 +258,47 @@ def test_totals_are_counted_by_model_and_day(home: Path) -> None:
     (row,) = found["rows"]
     assert ("m-1", 3, 30, 15, 0.75) == tuple(row[name] for name in ("name", "answers", "input", "output", "cost"))
     assert "$0.7500" in run("sessions", "totals", "--agent", "run", "--by", "day").out
+
+
+def test_totals_name_answers_without_a_price(home: Path, tmp_path: Path) -> None:
+    """In the table, and with the reason below it."""
+    usage = {"input_tokens": 3, "output_tokens": 2}
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "Hi"}], "model": "m-9", "id": "a"}
+    (tmp_path / "a.json").write_text(
+        json.dumps({**answer, "type": "message", "stop_reason": "end_turn", "usage": usage})
+    )
+    assert 0 == run("sessions", "import", tmp_path / "a.json").code
+    found = run("sessions", "totals")
+    assert "no price" in found.out and "?" not in found.out
+    assert "1 answer without a price" in found.err
+
+
+def test_a_conversation_that_was_imported_before_is_named(home: Path, tmp_path: Path) -> None:
+    """It is saved once; `--again` saves it a second time, and an import that was cut off is no earlier one."""
+    (tmp_path / "a.json").write_text('{"model":"m","messages":[{"role":"user","content":"Hi"}]}')
+
+    def imported(*more: str) -> tuple[str, bool]:
+        ((row),) = run("sessions", "import", tmp_path / "a.json", "--json", *more).json["sessions"]
+        return row["id"], row["existed"]
+
+    first = imported()
+    assert (first[0], True) == imported() and not first[1]
+    assert "imported before; --again" in run("sessions", "import", tmp_path / "a.json").out
+    assert 1 == len(run("sessions", "list", "--json").json)
+    assert first[0] != imported("--again")[0]
+    file = home / "agents" / "main" / "sessions" / f"{first[0]}.jsonl"
+    file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
+    assert not imported()[1] and 3 == len(run("sessions", "list", "--json").json)
+
+
+def test_an_unknown_entry_is_named_with_what_lists_the_entries(home: Path) -> None:
+    """For a fork."""
+    session = kept(home, "one")
+    refused = run("sessions", "fork", session, "--agent", "run", "--at", "nope")
+    assert (
+        1 == refused.code
+        and f"no entry 'nope'; see: interlingua sessions show {session} --agent run --tree" in refused.err
+    )
 
 
 def test_the_list_of_known_runs_opens_none_of_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

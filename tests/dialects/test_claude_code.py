@@ -165,6 +165,19 @@ def test_history_before_a_compaction_is_in_the_tree_and_not_on_the_path() -> Non
     assert 9 == len(session.entries)
 
 
+def test_an_error_that_stands_as_an_answer_has_failed() -> None:
+    """No model gave it, and none reads it; the lines come back as they were."""
+    text = [{"type": "text", "text": "API Error: 529"}]
+    failed = line("b", "a", "assistant", text, id="m", isApiErrorMessage=True)
+    failed["message"] |= {"model": "<synthetic>", "stop_reason": "stop_sequence", "stop_sequence": ""}  # type: ignore[operator]
+    lines = [line("a", None, "user", "Hi"), failed, line("c", "b", "user", "Again")]
+    session = claude_code.decode(lines)
+    answer = session.messages[1]
+    assert ("error", "API Error: 529") == (answer.stop_reason, answer.error_message)
+    assert lines == claude_code.encode(il.load(il.dump(session))).body
+    assert "529" not in il.encode(session, "openai-completions").bytes().decode()
+
+
 def test_a_sub_agent_is_a_tree_of_its_own_that_names_its_call() -> None:
     """By what it is asked, in files; by `parent_tool_use_id`, in the program's output."""
     asked = {"type": "tool_use", "id": "t", "name": "Task", "input": {"prompt": "Look"}}

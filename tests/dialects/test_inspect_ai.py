@@ -91,6 +91,32 @@ def test_a_zipped_log_is_read_sample_by_sample() -> None:
         assert ["m/one", "m/one"] == [session.model.id for session in found]
 
 
+def test_a_large_sample_of_a_zipped_log_is_a_folder() -> None:
+    """Its messages are in files of their own, its attachments have numbers; an id may be a path."""
+    texts = ["unused", "One", "attachment://1", "Three", "Four"]
+    pool = [{"role": "user" if at % 2 else "assistant", "content": text} for at, text in enumerate(texts)]
+    members = {
+        "header.json": {"eval": {"model": "m/one"}, "version": 3},
+        "samples/a/1_epoch_1/sample.json": {"id": "a/1", "epoch": 1, "message_refs": [[1, 3], [4, 5]]},
+        "samples/a/1_epoch_1/metadata.json": {"topic": "eggs"},
+        "samples/a/1_epoch_1/messages/0.json": pool[:2],
+        "samples/a/1_epoch_1/messages/10.json": pool[4:],
+        "samples/a/1_epoch_1/messages/2.json": pool[2:4],
+        "samples/a/1_epoch_1/events/0.json": [],
+        "samples/a/1_epoch_1/attachments/0.json": ["", "A long text"],
+        "samples/a/1_epoch_2.json": {**ATTACHING, "epoch": 2},
+    }
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, value in members.items():
+            archive.writestr(name, json.dumps(value))
+    chunked, whole = il.read(out.getvalue())
+    assert ["One", "A long text", "Four"] == [message.text for message in chunked.messages]
+    (sample,) = il.encode(chunked, "inspect-ai").body["samples"]
+    assert ("attachment://1", {"topic": "eggs"}) == (sample["messages"][1]["content"], sample["metadata"])
+    assert "A long text" == whole.messages[0].text
+
+
 def test_a_log_without_samples_is_a_log() -> None:
     """It holds nothing, and comes back."""
     log = {"eval": {"model": "m"}, "samples": [], "status": "error"}

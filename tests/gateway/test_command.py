@@ -133,7 +133,7 @@ def test_check_reports_and_fails_for_what_cannot_be_used(tmp_path: Path) -> None
     assert 0 == good.exit_code and "debug/echo" == json.loads(good.output)[0]["target"]
     (tmp_path / "gateway.toml").write_text("[aliases]\na = 'nowhere/x'\nb = 'debug/echo'\n")
     bad = invoke(tmp_path, "check")
-    assert "1 targets cannot be used" in str(bad.exception) and "debug/echo" in bad.output
+    assert "1 target cannot be used" in str(bad.exception) and "debug/echo" in bad.output
 
 
 def test_check_lists_the_losses_of_a_model_once(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def remove(sources: tuple[str, ...], home: Path | None) -> None:
     with _opened(home) as archive:
         archive.remove(sources)
         report = _update(archive)
-    output.console().print(f"{report.removed:,} {_plural(report.removed, 'file')} removed from the index")
+    output.console().print(f"{output.counted(report.removed, 'file')} removed from the index")
 
 
 @command.command("status")
@@ -172,7 +172,7 @@ def _print_report(report: "Report", as_json: bool) -> None:
         output.print_json({**fields, "problems": [_problem_json(problem) for problem in report.problems]})
         sys.stdout.flush()
         return
-    parts = [f"{report.indexed:,} {_plural(report.indexed, 'file')} indexed ({_bytes(report.size)})"]
+    parts = [f"{output.counted(report.indexed, 'file')} indexed ({_bytes(report.size)})"]
     for count, what in ((report.unchanged, "unchanged"), (report.moved, "moved"), (report.removed, "removed")):
         if count:
             parts.append(f"{count:,} {what}")
@@ -374,8 +374,8 @@ def _print_hits(results: "Results", about: "dict[tuple[str, str], Archived | Non
             row.append(" ".join(part.text.split("\n")), "bold yellow" if part.is_hit else "")
         out.print(Indented(row) if out.is_terminal else Text("  ") + row)
     more = f"; more with --offset {results.next}" if results.next is not None else ""
-    hits = f"{_at_least(results.total, COUNTED)} {_plural(results.total, 'hit')}"
-    conversations = _plural(results.sessions, "conversation")
+    hits = f"{_at_least(results.total, COUNTED)} {output.plural(results.total, 'hit')}"
+    conversations = output.plural(results.sessions, "conversation")
     is_whole = results.total <= COUNTED_SESSIONS
     about_ = f"{hits} in {_at_least(results.sessions, None if is_whole else 0)} {conversations}{more}"
     out.print(Text(about_, "dim"))
@@ -496,11 +496,8 @@ _TOTALS = (
 
 
 def _numbers(total: "Total") -> list[str]:
-    cost = "unknown" if total.cost is None else f"${total.cost:,.4f}"
-    if total.cost is not None and total.unpriced:
-        cost += f" + {total.unpriced:,} unknown"
     tokens = (total.input, total.cache_read, total.cache_write, total.output)
-    return [f"{total.answers:,}", *(f"{count:,}" for count in tokens), cost]
+    return [f"{total.answers:,}", *(f"{count:,}" for count in tokens), output.cost(total.cost, total.unpriced)]
 
 
 def _total_json(total: "Total") -> dict[str, Any]:
@@ -588,7 +585,3 @@ def _bytes(size: int) -> str:
         if size >= factor:
             return f"{size / factor:,.1f} {unit}"
     return f"{size:,} bytes"
-
-
-def _plural(count: int, what: str) -> str:
-    return what if count == 1 else f"{what}s"

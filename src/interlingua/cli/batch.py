@@ -99,7 +99,8 @@ async def _submit(inputs: tuple[str, ...], options: dict[str, Any]) -> None:
         if options["jobs"] is None:
             created = await batch.submit(call)
             what = "submitted" if created else "was submitted before; nothing was sent"
-            output.note(f"{len(rows):,} requests, {batch.manifest.model}: {what}; `interlingua batch results {name}`")
+            count = output.counted(len(rows), "request")
+            output.note(f"{count}, {batch.manifest.model}: {what}; `interlingua batch results {name}`")
         else:
             of_call = {name: value for name, value in given.items() if name in CallOptions.__struct_fields__}
             again = await batch.run(of_call, jobs=options["jobs"], rate=options["rate"])
@@ -108,6 +109,9 @@ async def _submit(inputs: tuple[str, ...], options: dict[str, Any]) -> None:
             if again:
                 output.note(f"calls that had been cut off and were made again: {again:,}; the provider may charge both")
     print(name)
+    if unsent:
+        count = f"{len(unsent):,} of {output.counted(len(rows), 'request')}"
+        raise InterlinguaError(f"{count} not sent; correct the inputs, and submit them again")
 
 
 def _report(name: str, target: str, losses: "Iterable[tuple[str, Iterable[Loss]]]") -> None:

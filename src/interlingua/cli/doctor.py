@@ -229,16 +229,12 @@ def _print_findings(source: sources.Source, found: Examined, place: str | None) 
     if not count:
         out.print(Text(f"{source.name}: healthy"))
     elif place is not None:
-        out.print(Text(f"{source.name}: {_findings(count)}, repaired into {place}"))
+        out.print(Text(f"{source.name}: {output.counted(count, 'finding')}, repaired into {place}"))
     else:
-        out.print(Text(f"{source.name}: {_findings(count)}; repair into a new file with -o"))
+        out.print(Text(f"{source.name}: {output.counted(count, 'finding')}; repair into a new file with -o"))
 
 
 def _line(finding: RepairFinding, *, done: bool) -> Text:
     where = "end" if finding.line is None else f"line {finding.line}"
     remedy = finding.repair if done else f"would be: {finding.repair}"
     return Text.assemble((where, "bold"), f": {finding.message} ", ("→ ", "dim"), (remedy, "green" if done else "dim"))
-
-
-def _findings(count: int) -> str:
-    return f"{count} finding{'' if count == 1 else 's'}"

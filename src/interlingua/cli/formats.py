@@ -314,8 +314,6 @@ def _show_spread(tokenizer: str, spread: dict[str, int]) -> None:
 
 
 def _row(totals: Totals) -> list[str]:
-    cost = f"${totals.cost:,.4f}" if totals.priced else "unknown"
-    if totals.priced and totals.unpriced:
-        cost += f" + {totals.unpriced} unknown"
+    cost = output.cost(totals.cost if totals.priced else None, totals.unpriced)
     tokens = [f"{totals.tokens[name]:,}" for name in TOKENS[:-1]]
     return [f"{totals.messages['assistant']:,}", *tokens, cost]

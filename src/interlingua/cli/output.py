@@ -362,6 +362,23 @@ def report_problems(problems: Sequence[Problem], count: int | None = None, *, al
         print(f"interlingua: … and {count - len(shown):,} more; --on-error keep writes them to a file", file=sys.stderr)
 
 
+def plural(count: int, noun: str) -> str:
+    """Returns the noun as it stands after a count."""
+    return noun if count == 1 else f"{noun}s"
+
+
+def counted(count: int, noun: str) -> str:
+    """Returns a count with its noun: `1 file`, `2,000 files`."""
+    return f"{count:,} {plural(count, noun)}"
+
+
+def cost(dollars: float | None, unpriced: int) -> str:
+    """Returns a sum, and how many answers have no price, so that it is too low."""
+    if dollars is None:
+        return "no price"
+    return f"${dollars:,.4f}" + (f" + {unpriced:,} without a price" if unpriced else "")
+
+
 def note(text: str, *, style: str = "dim") -> None:
     """Prints a line to standard error, beside the result."""
     console(err=True).print(Text(text, style))

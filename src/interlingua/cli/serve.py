@@ -484,8 +484,8 @@ def check(config: Path | None, as_json: bool, home: Path | None) -> None:
         output.print_json([msgspec.to_builtins(report) for report in found])
     elif found:
         _show_targets(found)
-    if any(report.problem for report in found):
-        raise InterlinguaError(f"{path}: {sum(report.problem is not None for report in found)} targets cannot be used")
+    if unusable := sum(report.problem is not None for report in found):
+        raise InterlinguaError(f"{path}: {output.counted(unusable, 'target')} cannot be used")
 
 
 def _check_addresses(settings: "ServeSettings", path: Path) -> None:

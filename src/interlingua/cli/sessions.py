@@ -234,14 +234,20 @@ def _summary_line(message: AgentMessage) -> str:
 @_about_sessions
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
 @click.option("--id", "new_id", help="The id of the new session; default: generated.")
+@click.option("--again", is_flag=True, help="Save also what was imported before, as another session.")
 @JSON
-def import_(where: Where, inputs: tuple[str, ...], origin: str | None, new_id: str | None, as_json: bool) -> None:
+def import_(
+    where: Where, inputs: tuple[str, ...], origin: str | None, new_id: str | None, again: bool, as_json: bool
+) -> None:
     """Save conversations of any format as sessions."""
-    rows, problems = operations.import_sessions(inputs or sources.STDIN, dialect=origin, id=new_id, **where)
+    given = inputs or sources.STDIN
+    rows, problems = operations.import_sessions(given, dialect=origin, id=new_id, again=again, **where)
     if as_json:
         output.print_json({"sessions": [row._asdict() for row in rows], "errors": [p._asdict() for p in problems]})
     for row in rows if not as_json else ():
-        output.console().print(Text(f"{row.source} → {row.id} ({row.messages:,} messages)"))
+        note = "imported before; --again saves it a second time" if row.existed else ""
+        about = note or output.counted(row.messages, "message")
+        output.console().print(Text(f"{row.source} → {row.id} ({about})"))
     output.report_problems(problems)
     if problems:
         sys.exit(1)
@@ -361,7 +367,7 @@ def delete(
     last = None if before is None else datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=before)
     ids = operations.find_sessions(names or None, before=last, **where)
     if len(ids) > 1 and not yes:
-        output.confirm(f"delete {len(ids):,} sessions of agent {where['agent']!r}?")
+        output.confirm(f"delete {output.counted(len(ids), 'session')} of agent {where['agent']!r}?")
     until, problems = operations.delete_sessions(ids, purge=purge, **where)
     if as_json:
         rows = [{"id": id, "undoUntil": at} for id, at in until.items()]
@@ -409,7 +415,8 @@ def purge_command(where: Where, everything: bool, as_json: bool) -> None:
     if as_json:
         output.print_json(gone._asdict())
     else:
-        output.console().print(Text(f"{gone.sessions:,} sessions and {gone.blobs:,} blobs permanently removed"))
+        removed = f"{output.counted(gone.sessions, 'session')} and {output.counted(gone.blobs, 'blob')}"
+        output.console().print(Text(f"{removed} permanently removed"))
 
 
 @command.command("gc")
@@ -488,10 +495,9 @@ def totals(where: Where, by: Literal["model", "day"], as_json: bool) -> None:
         return
     table = []
     for row in (*rows, *(whole if len(rows) > 1 else ())):
-        cost = "?" if row.cost is None else f"${row.cost:.4f}" + (" + ?" if row.unpriced else "")
         numbers = (row.answers, row.input, row.cache_read + row.cache_write, row.output)
         label = "all" if row in whole and row not in rows else row.name or "unknown"
-        table.append((label, *(f"{number:,}" for number in numbers), cost))
+        table.append((label, *(f"{number:,}" for number in numbers), output.cost(row.cost, row.unpriced)))
     if not rows:
         output.console().print("no answers")
         return
@@ -501,3 +507,6 @@ def totals(where: Where, by: Literal["model", "day"], as_json: bool) -> None:
         for name in ("answers", "input", "cached", "output", "cost")
     )
     output.table(output.console(), (output.Column(by), *numbers_of), table)
+    if unpriced := sum(row.unpriced for row in whole):
+        count = output.counted(unpriced, "answer")
+        output.note(f"{count} without a price: no cost was recorded with them; models.toml sets prices for new answers")

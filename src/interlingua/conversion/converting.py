@@ -7,12 +7,17 @@ first if the target is another dialect than the conversation's own; the changes 
 import contextlib
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from ..dialects import DIALECTS, FORMATS, WIRES
 from ..dialects import dialect as find
+from ..dialects.files.templates import is_unshared
 from ..dialects.framing import Frame
 from ..dialects.registry import canonical, ordered
 from ..dialects.wire import FileFormat
@@ -95,6 +100,35 @@ def with_repairs(conversation: Conversation, repaired: Iterable[str], line: int 
 
 
 def _decode_any(data: Any, dialect: str | None) -> Conversation:
+    """Decodes data; values that the caller has, and may change, are copied."""
+    if is_unshared.get():
+        return _decode_unshared(data, dialect)
+    token = is_unshared.set(True)
+    try:
+        return _decode_unshared(_copied(data), dialect)
+    finally:
+        is_unshared.reset(token)
+
+
+# What a body may have beside JSON values: the AWS SDK has bytes and times.
+_KEPT = (bytes, bytearray, memoryview, datetime, date, time, timedelta, Decimal, UUID)
+
+
+def _copied(data: Any) -> Any:
+    """Returns JSON values with objects and lists of their own; anything else as it is."""
+    if not isinstance(data, dict | list):
+        return data
+    try:
+        made = to_builtins(data, builtin_types=_KEPT)
+    except (TypeError, ValueError, RecursionError):  # not JSON, which its reader reports
+        return data
+    if isinstance(data, Lines):
+        made = Lines(made)
+        made.problems = data.problems
+    return made
+
+
+def _decode_unshared(data: Any, dialect: str | None) -> Conversation:
     if dialect is not None:
         conversation = _decode(data, canonical(dialect))
         if not _has_messages(conversation):

@@ -48,7 +48,8 @@ def context_of(given: Any, path: str = "context") -> Context:
             raise FormatError(f"a context must be text, messages, a Context or a request, not {what}", path)
     if not messages:
         raise FormatError("the context has no messages; add a user message", path)
-    return Context(messages=tuple(message_of(message) for message in messages))  # type: ignore[misc]
+    at = (f"{path}[{number}]" for number in range(len(messages))) if isinstance(given, list | tuple) else (path,)
+    return Context(messages=tuple(map(message_of, messages, at)))  # type: ignore[arg-type]
 
 
 def read_context(given: Any) -> Context:

@@ -20,7 +20,7 @@ import zstandard
 from msgspec.structs import replace
 
 from ..dialects import FORMATS
-from ..dialects.files.templates import is_own
+from ..dialects.files.templates import is_unshared
 from ..dialects.registry import canonical, ordered
 from ..dialects.residual import fields_of
 from ..dialects.wire import FileFormat
@@ -911,7 +911,7 @@ def _conversations_in(source: Any, dialect: str | None, columns: Mapping[str, st
             if document is None:
                 break
             repaired, line = document.repaired, document.line
-            token = is_own.set(True)
+            token = is_unshared.set(True)
             try:
                 conversation = (
                     document.data
@@ -924,7 +924,7 @@ def _conversations_in(source: Any, dialect: str | None, columns: Mapping[str, st
                 found.append(Problem(document.name, str(error), line))
                 continue
             finally:
-                is_own.reset(token)
+                is_unshared.reset(token)
                 del document
         if waiting is not None:
             yield waiting

@@ -6,8 +6,10 @@ select the sessions, as in `Session.open`.
 
 import contextlib
 import datetime
+import hashlib
 import os
 import tempfile
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_args
@@ -18,6 +20,7 @@ from .. import conversion
 from ..conversion import local_files, sources
 from ..conversion.sources import Problem
 from ..values import jsontext
+from ..values.canonical import dump
 from ..values.errors import FormatError, InterlinguaError, unknown
 from ..values.losses import Encoded, Lines
 from ..values.places import home as default_home
@@ -228,16 +231,17 @@ def session_totals(by: Literal["model", "day"] = "model", **where: Unpack[Where]
 
 
 class ImportedSession(NamedTuple):
-    """A new session, and the file (and line) that it was made from."""
+    """A session, and the file (and line) that it was made from; `existed` if an earlier import had made it."""
 
     source: str
     id: str
     where: str
     messages: int
+    existed: bool = False
 
 
 class Imported(NamedTuple):
-    """The new sessions; `problems` are the conversations that could not be read or saved."""
+    """The sessions; `problems` are the conversations that could not be read or saved."""
 
     sessions: list[ImportedSession]
     problems: list[Problem]
@@ -248,11 +252,13 @@ def import_sessions(
     *,
     dialect: str | None = None,
     id: str | None = None,
+    again: bool = False,
     **where: Unpack[Where],
 ) -> Imported:
     """Saves the conversations of files, folders or globs, in any format, as new sessions.
 
-    `dialect` is their format; it is detected if not given. `id` is the id of the new session.
+    `dialect` is their format; it is detected if not given. `id` is the id of the new session; by default it depends on
+    the conversation, so that one that was imported before is found, and not saved a second time unless `again`.
     """
     given = [inputs] if isinstance(inputs, str | Path) else [*inputs]
     if not given:
@@ -263,12 +269,31 @@ def import_sessions(
             for document in sources.documents(source, dialect, problems):
                 try:
                     conversation = conversion.decode(document.data, dialect or document.dialect)
-                    with save(conversation, id=id, agent=place.agent, store=place.store) as session:
-                        count = sum(not compaction.is_bookkeeping(entry.message) for entry in conversation.entries)
-                        done.append(ImportedSession(document.name, session.id, session.where, count))
+                    done.append(_import(place, document.name, conversation, id, again))
                 except InterlinguaError as error:
                     problems.append(Problem(document.name, str(error)))
     return Imported(done, problems)
+
+
+def _import(place: _Place, name: str, conversation: Conversation, id: str | None, again: bool) -> ImportedSession:
+    """Saves a conversation as a session, unless an earlier import has done it."""
+    count = _messages_in(conversation.entries)
+    if id is None and not again:
+        id = str(uuid.UUID(bytes=hashlib.sha256(dump(conversation)).digest()[:16], version=5))
+        with contextlib.suppress(SessionNotFound), _read_only(place, id) as session:
+            if _messages_in(session.entries()) >= count:
+                return ImportedSession(name, id, session.where, count, existed=True)
+            id = None  # the one that has it is of an import that was cut off
+    with save(conversation, id=id, agent=place.agent, store=place.store) as session:
+        return ImportedSession(name, session.id, session.where, count)
+
+
+def _messages_in(entries: Iterable[Entry]) -> int:
+    return sum(not compaction.is_bookkeeping(entry.message) for entry in entries)
+
+
+def _read_only(place: _Place, id: str) -> Session:
+    return Session.open(id, agent=place.agent, store=place.store, create=False, read_only=True)
 
 
 def export_session(

@@ -562,7 +562,9 @@ class SessionReader:
     def _number(self, id: str) -> int:
         number = self._log.find(id)
         if number is None:
-            raise SessionNotFound(f"{self.where}: no entry {id!r}")
+            agent = "" if self.agent == "main" else f" --agent {self.agent}"
+            see = f"interlingua sessions show {self.id}{agent} --tree"
+            raise SessionNotFound(f"{self.where}: no entry {id!r}; see: {see}")
         return number
 
     def _known_name(self, id: str) -> str:

@@ -190,6 +190,9 @@ def message_of(value: Any, path: str = "$") -> AgentMessage:
         return value  # type: ignore[return-value]
     if not isinstance(value, Mapping):
         raise FormatError(f"a message must be a UserMessage, …, or its JSON object, not {_kind(value)}", path)
+    if "role" not in value:
+        remedy = 'write {"role": "user", "content": …}, or use `decode` for a body or a file'
+        raise FormatError(f"an object without `role` is no message; {remedy}", path)
     made: AgentMessage = build(dict(value), AgentMessage, path)
     return made
 
@@ -279,7 +282,9 @@ def _build_tagged(value: dict[str, Any], structs: list[type[Struct]], path: str)
         return CustomMessage(role, {k: v for k, v in value.items() if k != "role"})
     if OpaqueBlock in structs:
         return OpaqueBlock(dialect=SELF, value=value)
-    raise FormatError(f"unknown {tag_field} {tag!r}", path)
+    known = ", ".join(repr(struct.__struct_config__.tag) for struct in structs)
+    what = f"no {tag_field!r}" if tag is None else f"unknown {tag_field} {tag!r}"
+    raise FormatError(f"{what}; write one of {known}", path)
 
 
 def _build_struct(value: Any, struct: type[Struct], path: str) -> Any:

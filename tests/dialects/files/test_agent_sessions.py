@@ -403,6 +403,15 @@ def test_a_history_of_aider_holds_a_conversation_for_each_start() -> None:
     assert il.encode(first, "aider").body + il.encode(second, "aider").body == both
 
 
+def test_an_empty_line_of_the_user_is_no_message_in_a_history_of_aider() -> None:
+    """The program notes it, and sends nothing."""
+    text = "# aider chat started at 2025-01-01 10:00:00\n\n#### <blank>  \n\n#### Count  \n\nTwelve.\n"
+    (conversation,) = il.read(text.encode())
+    assert ["Count", "Twelve."] == [message.text for message in conversation.messages]
+    assert conversation.messages[0].timestamp == 1735725600000
+    assert il.encode(conversation, "aider").body == text
+
+
 def test_an_edit_is_part_of_the_answer_in_a_history_of_aider() -> None:
     """It ends in `>>>>>>> REPLACE`, which is no line of the program's; nor is a small heading the user's."""
     answer = "a.py\n```\n<<<<<<< SEARCH\n1\n=======\n2\n>>>>>>> REPLACE\n```\n##### Done\n\nThat is all."

@@ -1,9 +1,9 @@
 """Aider's chat history (`.aider.chat.history.md`): Markdown, with a section appended per session.
 
 A session begins with `# aider chat started at …`. Lines that begin with `####` and a space are the user's (a command
-such as `/ask` is written once as it was typed and once as it was sent), lines that begin with `>` and a space are the
-program's, and all else is the answer of the model, among it edits that end in `>>>>>>> REPLACE`. The program names its
-models at the start; nothing else has a time or an id.
+such as `/ask` is written once as it was typed and once as it was sent, and `<blank>` stands for nothing), lines that
+begin with `>` and a space are the program's, and all else is the answer of the model, among it edits that end in
+`>>>>>>> REPLACE`. The program names its models at the start; nothing else has a time or an id. aider/io.py `user_input`
 """
 
 import io
@@ -29,6 +29,7 @@ FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 _STARTED = re.compile(r"^# aider chat started at (.+?)[ \t]*\r?$", re.MULTILINE)
 _MODEL = re.compile(r"^> (?:Main model|Model): (\S+)", re.MULTILINE)
+BLANK = "<blank>"  # an empty line of the user, which is not sent
 _USER = re.compile(r"(####[ \t]?)(.*?)(\s*)\Z", re.DOTALL)
 
 
@@ -91,7 +92,7 @@ class _Reader(RowReader):
         when: int | None = None
         for piece in records:
             match piece:
-                case [_, written, _]:
+                case [_, written, _] if written != BLANK:
                     yield user(written, when)
                     when = None
                 case [run]:

@@ -64,6 +64,7 @@ from .records import (
 )
 
 API = "claude-code"
+FAILED = "isApiErrorMessage"
 WIRE = "anthropic-messages"
 
 SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it, if known
@@ -150,7 +151,10 @@ def _decode_message(line: dict[str, Any], inner: Any) -> list[Any]:
         return []
     when = milliseconds(line.get("timestamp"))
     if kind == "assistant" and (inner.get("type") == "message" or not inner.keys() <= {"role", "content"}):
-        return [_wire().decode_response(inner, provider="anthropic", timestamp=when)]
+        answer = _wire().decode_response(inner, provider="anthropic", timestamp=when)
+        # The program writes an error of the provider as an answer, which no model gave and none reads.
+        failed = line.get(FAILED) is True
+        return [replace(answer, stop_reason="error", error_message=answer.text or None) if failed else answer]
     messages = [with_time(message, when) for message in _wire().decode_messages([{"role": kind, **inner}])]
     messages[0] = _open(messages[0])
     # What a tool returned to the program belongs to its result; beside several results, to none of them in particular.
@@ -264,8 +268,8 @@ def _records_of() -> Records:
 # Nearly all lines are a prompt, a result, or a block of an answer with nothing unusual in it. They are read without
 # the wire's dialect, and without encoding them again to see what that gets wrong, which takes most of the time.
 
-_LINES = Shapes(("type", "message", "timestamp", "uuid", "parentUuid"), ("toolUseResult",))
-_PRINTED = Shapes(("type", "message", "uuid"), ("toolUseResult",), ("timestamp", "parentUuid"))  # stream-json
+_LINES = Shapes(("type", "message", "timestamp", "uuid", "parentUuid"), ("toolUseResult",), (FAILED,))
+_PRINTED = Shapes(("type", "message", "uuid"), ("toolUseResult",), ("timestamp", "parentUuid", FAILED))  # stream-json
 _ANSWERS = Shapes(("id", "type", "role", "model", "content", "stop_reason", "usage"), ("stop_sequence",), ("error",))
 _BUCKETS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _USAGES = Shapes(_BUCKETS, refused=("output_tokens_details",))

@@ -1,4 +1,4 @@
-"""Tasks of Cline, and of Roo Code and Kilo Code, which come from it: two files a task.
+"""Tasks of Cline, and of Roo Code and older versions of Kilo Code, which come from it: two files a task.
 
 `api_conversation_history.json` is what was sent: a list of Anthropic messages, in which older versions write calls as
 XML into the answer's text and results as text of the user. Roo Code puts the reasoning of OpenAI's models before an

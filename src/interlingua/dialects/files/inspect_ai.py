@@ -292,20 +292,48 @@ def split(value: Any) -> list[Any] | None:
 def archive(members: Mapping[str, bytes]) -> Iterator[Any] | None:
     """The samples of a zipped log (`.eval`): each is a file, the rest of the log is in `header.json`.
 
-    An unfinished run has no header yet; its data so far is in `_journal/start.json`.
+    An unfinished run has no header yet; its data so far is in `_journal/start.json`. The id of a sample may be a path.
     """
-    samples = [name for name in members if re.fullmatch(r"samples/[^/]+\.json", name)]
+    samples = [name for name in members if re.fullmatch(r"samples/.+_epoch_\d+(?:\.json|/sample\.json)", name)]
     about = next((name for name in ("header.json", "_journal/start.json") if name in members), None)
     if about is None:
         return None
     header = jsontext.read(members[about])
     if not isinstance(header, dict) or not isinstance(header.get("eval"), dict):
         return None
-    return ({**header, "samples": [jsontext.read(members[name])]} for name in samples)
+    return ({**header, "samples": [_sample(members, name)]} for name in samples)
+
+
+def _sample(members: Mapping[str, bytes], name: str) -> Any:
+    """A sample of a zipped log. A large one is a folder, with its messages in several files, named by their first item.
+
+    It refers to them by ranges, and to attachments by number; its events are not read.
+    src/inspect_ai/log/_recorders/chunked/format.py
+    """
+    sample = jsontext.read(members[name])
+    if not name.endswith("/sample.json") or not isinstance(sample, dict):
+        return sample
+    folder = name.removesuffix("sample.json")
+    ranges = [pair for pair in sample.pop("message_refs", None) or () if isinstance(pair, list) and len(pair) == 2]
+    if not all(type(place) is int for pair in ranges for place in pair):
+        raise BadWire(API, "expected ranges of messages", "$.message_refs")
+    every = _chunks(members, f"{folder}messages/")
+    attachments = {str(number): text for number, text in enumerate(_chunks(members, f"{folder}attachments/"))}
+    if f"{folder}metadata.json" in members:
+        sample["metadata"] = jsontext.read(members[f"{folder}metadata.json"])
+    messages = [message for start, end in ranges for message in every[start:end]]
+    return {**sample, "messages": messages, "attachments": attachments}
+
+
+def _chunks(members: Mapping[str, bytes], folder: str) -> list[Any]:
+    """The items of the files in a folder."""
+    found = [name for name in members if re.fullmatch(re.escape(folder) + r"\d{1,18}\.json", name)]
+    lists = (jsontext.read(members[name]) for name in sorted(found, key=lambda name: int(name[len(folder) : -5])))
+    return [item for one in lists if isinstance(one, list) for item in one]
 
 
 # Long texts and media of a sample stand in its `attachments`, by their digest.
-_ATTACHED = re.compile(r"attachment://([0-9a-f]{32})")
+_ATTACHED = re.compile(r"attachment://([0-9a-f]{32}|\d+)")
 
 
 def _replaced(value: Any, find: Callable[[str], str]) -> Any:

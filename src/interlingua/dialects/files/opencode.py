@@ -6,8 +6,9 @@ is an answer of the model. `tokens.output` excludes the reasoning. Text that is 
 text that is `ignored` was never sent. After a compaction by the user, the conversation continues from the summary
 that follows; what `revert` names, and all after it, was taken back. Both stay in the tree.
 
-The SQLite database has the same objects in the tables `session`, `message` and `part`. The program of the same name
-that is now called Crush has `sessions` and `messages`, with parts of `type` and `data`.
+The SQLite database has the same objects in the tables `session`, `message` and `part`, as has that of newer versions of
+Kilo Code, which come from it. The program of the same name that is now called Crush has `sessions` and `messages`, with
+parts of `type` and `data`.
 """
 
 import sqlite3

@@ -66,7 +66,9 @@ LONG = 12  # characters: a text this long that stands in the file twice is the s
 FIRST = 5  # records of a file that are its beginning
 NEAR = 100  # entries: so far from one another are those of a record
 FAR = 1000  # entries that are in memory beside these, at most
-is_own: ContextVar[bool] = ContextVar("is_own", default=False)  # nobody else has, and can change, what is decoded
+is_unshared: ContextVar[bool] = ContextVar(
+    "is_unshared", default=False
+)  # nobody else has, and can change, what is decoded
 WINDOW = 4 << 20  # characters, about: records of a large file whose texts may be in an entry that is not read yet
 
 _FIELDS: dict[type, tuple[str, ...]] = {
@@ -100,7 +102,7 @@ def keep(
     lines = lines or isinstance(body, Lines)
     if request is not None:
         made = [_with_placeholders(body, {id(request[0]): [REQUEST, request[1]]}, {})]
-    elif lines or is_own.get():  # many programs read files and never return them
+    elif lines or is_unshared.get():  # many programs read files and never return them
         body, noted = [*body] if lines else body, [*_changeable(conversation.entries)]
         made = Deferred([body], partial(_template, body, conversation, noted))
     else:
