@@ -13,7 +13,7 @@ the way back; the message's `api` says whose it is.
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -77,7 +77,7 @@ from ..residual import (
     with_residual,
 )
 from ..wire import FileFormat, SessionStream
-from .line_readers import OPEN_CALLS, BaseLineReader
+from .line_readers import OPEN_CALLS, LineReader
 from .records import MEDIA, NO_CALL, SERVER_TOOLS, TOOLS, Shapes, lines_of, milliseconds
 
 API = "openclaw"
@@ -1055,7 +1055,7 @@ def _is_emitting(line: dict[str, Any]) -> bool:
     )
 
 
-class _LineReader(BaseLineReader):
+class _LineReader(LineReader):
     """A session file line by line."""
 
     def __init__(self, state: dict[str, Any] | None = None) -> None:
@@ -1087,17 +1087,12 @@ class _LineReader(BaseLineReader):
         self.state["calls"] = plain
 
 
-def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader:
-    """A reader of single lines."""
-    return _LineReader(state)
-
-
 FORMAT = FileFormat(
     name="openclaw",
     codec=sys.modules[__name__],
     detect=detect,
     lines=True,
     tree_writer=TreeWriter,
-    line_reader=line_reader,
+    line_reader=lambda first, state: _LineReader(state),
     stream=stream,
 )
