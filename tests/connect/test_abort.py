@@ -18,12 +18,6 @@ from interlingua.values.events import Error, Start, TextDelta
 from laws.grammar import faults
 
 
-@pytest.fixture
-def server() -> Any:
-    with Server(chunk=4) as running:
-        yield running
-
-
 async def _aborted(stream: Any) -> il.AssistantMessage:
     async with asyncio.timeout(10):
         events = await events_of(stream)

@@ -38,13 +38,6 @@ from interlingua.values.errors import Aborted
 from interlingua.values.events import Done, Error, Start, TextDelta, TextEnd, TextStart
 from laws.grammar import faults
 
-
-@pytest.fixture
-def server() -> Any:
-    with Server(chunk=4) as running:
-        yield running
-
-
 # --- which failures ---------------------------------------------------------------------------------------------------
 
 PASSING = [

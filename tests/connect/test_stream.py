@@ -25,12 +25,6 @@ from laws.grammar import faults
 HANGING = Stall(after_events=4)
 
 
-@pytest.fixture
-def server() -> Any:
-    with Server(chunk=4) as running:
-        yield running
-
-
 async def _break(stream: Stream) -> None:
     async for event in stream:
         if isinstance(event, TextDelta):

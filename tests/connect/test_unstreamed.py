@@ -110,12 +110,6 @@ UNSTREAMED_PATHS = {
 }
 
 
-@pytest.fixture
-def server() -> Any:
-    with Server(chunk=4) as running:
-        yield running
-
-
 def asking(server: Server, api: str, **more: Any) -> tuple[Client, dict[str, Any]]:
     """A client that reaches the server over this wire, and the options of a call."""
     row = Provider(id="here", label="Here", api=api, base_url=server.base_url(api), auth="bearer")

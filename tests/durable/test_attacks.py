@@ -6,7 +6,6 @@ import re
 import signal
 import sqlite3
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,13 +29,6 @@ PATHS = (
     ".hidden", "x" * 300, "C:\\x", "a\\b", "\ud800", "%2e%2e/x", "x/../../y", "file:///etc/x", "..jsonl/../x", "é",
     "\u202ex", 5, None, b"x", ["x"],
 )  # fmt: skip
-
-
-@pytest.fixture
-def yard(tmp_path: Path) -> Iterator[Yard]:
-    made = Yard(tmp_path)
-    yield made
-    made.close()
 
 
 def test_no_id_is_a_path(yard: Yard, record_property: Any) -> None:

@@ -9,8 +9,6 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,13 +20,6 @@ from durable.making import Yard, check, until
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills processes as POSIX does")
 
 KILLS = int(os.environ.get("INTERLINGUA_KILLS", "12"))
-
-
-@pytest.fixture
-def yard(tmp_path: Path) -> Iterator[Yard]:
-    made = Yard(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,6 @@ from interlingua.values.errors import FormatError, TimedOut
 from interlingua.values.messages import text_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="starts and ends processes as POSIX does")
-
-
-@pytest.fixture
-def yard(tmp_path: Path) -> Iterator[Yard]:
-    made = Yard(tmp_path)
-    yield made
-    made.close()
 
 
 def test_a_run_is_carried_out_by_another_process(yard: Yard) -> None:

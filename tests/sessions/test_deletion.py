@@ -3,7 +3,6 @@
 import base64
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,6 @@ from interlingua.sessions import (
     Store,
     delete_sessions,
     purge_sessions,
-    store_at,
 )
 from interlingua.sessions.gc import (
     collect_blobs,
@@ -30,13 +28,6 @@ from interlingua.sessions.store import Deleted, own_key, view_path
 from interlingua.sessions.text_index import TextIndex
 from interlingua.sessions.texts import Query
 from sessions.making import texts, user
-
-
-@pytest.fixture(params=["files", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    found = store_at(None, tmp_path) if request.param == "files" else store_at(f"sqlite:{tmp_path / 's.db'}")
-    yield found
-    found.close()
 
 
 def picture(fill: bytes) -> il.ImageBlock:

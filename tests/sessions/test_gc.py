@@ -6,7 +6,6 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,17 +13,9 @@ import interlingua as il
 from interlingua.sessions import Session, SessionDamaged, SessionError, Store, gc
 from interlingua.sessions.files import FileStore
 from interlingua.sessions.gc import collect_blobs, collect_branches
-from interlingua.sessions.sql import sqlite_store
 from sessions.making import answer, fill, texts, user, write_lines
 
 PICTURE = il.ImageBlock(data=base64.b64encode(os.urandom(90_000)).decode(), mime_type="image/png")
-
-
-@pytest.fixture(params=["files", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    made: Any = FileStore(tmp_path) if request.param == "files" else sqlite_store(tmp_path / "sessions.db")
-    yield made
-    made.close()
 
 
 def grown(store: Store) -> tuple[list[str], list[str]]:

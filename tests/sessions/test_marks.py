@@ -24,13 +24,6 @@ from interlingua.values.messages import text_of
 from sessions.making import answer, texts, user
 
 
-@pytest.fixture(params=["files", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    found = store_at(None, tmp_path) if request.param == "files" else store_at(f"sqlite:{tmp_path / 's.db'}")
-    yield found
-    found.close()
-
-
 def opened(store: Store, **how: Any) -> Session:
     return Session.open("s", store=store, **how)
 

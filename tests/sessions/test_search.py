@@ -16,13 +16,6 @@ from interlingua.sessions.texts import Query, snippet, terms_of
 from sessions.making import answer, result, user
 
 
-@pytest.fixture(params=["files", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    found = store_at(None, tmp_path) if request.param == "files" else store_at(f"sqlite:{tmp_path / 's.db'}")
-    yield found
-    found.close()
-
-
 @pytest.fixture
 def index(store: Store, tmp_path: Path) -> Any:
     made = TextIndex(tmp_path / "search.db", {"own": store})

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,9 @@ from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.sessions import Session, SessionBusy, SessionError, SessionNotFound, Store, save
-from interlingua.sessions.files import FileStore
-from interlingua.sessions.sql import sqlite_store
 from sessions.making import answer, fill, result, texts, used, user
 
 PICTURE = base64.b64encode(bytes(range(256)) * 400).decode()
-
-
-@pytest.fixture(params=["files", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    made: Any = FileStore(tmp_path) if request.param == "files" else sqlite_store(tmp_path / "sessions.db")
-    yield made
-    made.close()
 
 
 def opened(store: Store, id: str = "s", **more: Any) -> Session:

@@ -21,7 +21,7 @@ from ..values import jsontext
 from ..values.errors import BadWire, DialectError, FormatError, InterlinguaError
 from ..values.folding import settle
 from ..values.jsontext import same as same
-from ..values.losses import Reporter
+from ..values.losses import QUIET, Reporter
 from ..values.messages import AssistantMessage, Block, Extra, OpaqueBlock, StopReason, ToolCall, blocks_of
 from ..values.request import Request, ToolSpec
 
@@ -393,6 +393,21 @@ def given_arguments(given: Any) -> dict[str, Any]:
         return {"arguments": given}
     provided = jsontext.compact(given)
     return {"arguments": {}, "arguments_text": provided, "parse_error": "the arguments are not a JSON object"}
+
+
+def decode_typed(
+    wire: Any, decoders: Mapping[str, Callable[[dict[str, Any]], Any]], encode: Callable[[Any, Reporter], Any], api: str
+) -> Block:
+    """A block, decoded by its `type`, with its residual; one that is unknown or malformed is opaque."""
+    kind = wire.get("type") if isinstance(wire, dict) else None
+    decode = decoders.get(kind) if isinstance(kind, str) else None
+    if decode is not None:
+        try:
+            block: Block = decode(wire)
+            return keeping(block, api, wire, encode(block, QUIET) or {})
+        except (KeyError, TypeError, ValueError):
+            pass
+    return OpaqueBlock(dialect=api, value=wire)
 
 
 def is_null(block: Block, api: str) -> bool:

@@ -24,13 +24,15 @@ from ..values import jsontext
 from ..values.errors import BadRequest, InterlinguaError, ProviderError
 from ..values.events import StreamEvent
 from ..values.losses import Encoded, Loss, Reporter, SupportTable
-from ..values.messages import AgentMessage, AssistantMessage, Block, Extra, Usage
+from ..values.messages import AssistantMessage, Block, Extra, Usage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .framing import Frame, write_sse
 from .limits import Refinement, TargetLimits, compat_limits
 
 if TYPE_CHECKING:
     import sqlite3
+
+    from .files.line_readers import LineReader
 
 # The interface of a codec, as protocols. Modules satisfy them, and so do variants of modules.
 
@@ -441,23 +443,6 @@ class Wire(Struct, frozen=True, kw_only=True):
             http=replace(self.http, **(http or {})),
             **changes,
         )
-
-
-class LineReader(Protocol):
-    """The messages of a file line by line, without what only a return trip needs.
-
-    `state` is what it knows of the lines so far, as JSON; `title` is that of the lines read. An answer of several lines
-    is several messages with one `response_id` or, where it `joins`, several in a row; usage that has a line of its own
-    is an answer without content and id.
-    """
-
-    joins: bool
-    state: dict[str, Any]
-    title: str | None
-
-    def read(self, line: dict[str, Any]) -> list[tuple[str, AgentMessage]]:
-        """The messages of a line, each with the id of its entry, or ""."""
-        ...
 
 
 class SessionStream(Protocol):

@@ -196,7 +196,7 @@ class Runs:
 
 def _run(row: Any) -> Run:
     state = _STATES.get(row.status, "failed")
-    outcome, error = None, _error(row) if state == "failed" else None
+    outcome, error = None, (str(row.error) or type(row.error).__name__) if state == "failed" else None
     try:
         order: Order = build(row.input["args"][0], Order)
         outcome = build(row.output, Outcome) if state == "done" else None
@@ -224,10 +224,6 @@ def counts_of(row: Any) -> tuple[int, int]:
     found = row.attributes if isinstance(row.attributes, dict) else {}
     lives, left = found.get("lives"), found.get("left")
     return lives if isinstance(lives, int) else 0, left if isinstance(left, int) else 0
-
-
-def _error(row: Any) -> str:
-    return str(row.error) or type(row.error).__name__
 
 
 def _check(name: str, what: str) -> None:

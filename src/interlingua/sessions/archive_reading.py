@@ -13,9 +13,8 @@ from .. import conversion
 from ..conversion import sources
 from ..conversion.large_sessions import LargeSession, is_large, open_large
 from ..conversion.sources import as_utf8
-from ..dialects.files.line_readers import OPEN_CALLS
+from ..dialects.files.line_readers import OPEN_CALLS, LineReader
 from ..dialects.registry import FORMATS
-from ..dialects.wire import LineReader
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines

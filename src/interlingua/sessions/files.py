@@ -162,7 +162,7 @@ class FileLog:
             line = parse_place(raw)
         except FormatError:
             raise StaleIndex from None
-        if check_of(_name(line.id)) != record.check:
+        if check_of(line.id if isinstance(line.id, str) else None) != record.check:
             raise StaleIndex
         if isinstance(line.parent_id, str) and not record.flags & ORPHAN:
             above = self._index[record.parent] if record.parent > ROOT else None
@@ -430,10 +430,6 @@ def _lease_at(path: Path) -> lease.Lease:
         return lease.Lease.take(path.with_suffix(".lock"))
     except SessionBusy as busy:
         raise SessionBusy(path, busy.owner) from None
-
-
-def _name(id: object) -> str | None:
-    return id if isinstance(id, str) else None
 
 
 class FileStore:

@@ -170,7 +170,7 @@ def places(
     style = row.auth_style(row.api) if row else None
     if explicit_key is not None:
         yield Place("the key given", lambda: _key(Secret(explicit_key).reveal(), "explicit", "api-key"))
-    for name in _variables(tuple(env_vars) or (row.env if row else ()), provider):
+    for name in dict.fromkeys((*(tuple(env_vars) or (row.env if row else ())), convention(provider))):
         yield _variable(name, env)
     yield from _cloud_variables(style, env)
     yield Place(f"{store.path}", lambda: _stored(provider, store))
@@ -183,10 +183,6 @@ def places(
 def convention(provider: str) -> str:
     """Returns the conventional variable of a provider: `my.host/x` is MY_HOST_X_API_KEY."""
     return f"{re.sub(r'[^A-Z0-9]', '_', provider.upper())}_API_KEY"
-
-
-def _variables(env_vars: Iterable[str], provider: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*env_vars, convention(provider))))
 
 
 def _variable(name: str, env: Env) -> Place:

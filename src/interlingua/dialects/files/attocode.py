@@ -51,6 +51,7 @@ from ..residual import (
     flag,
     is_null,
     keeping,
+    keeping_response,
     number,
     optional,
     put_back,
@@ -338,10 +339,8 @@ def _decode_single(role: str, wire: dict[str, Any], names: dict[str, str]) -> Me
 
 def _kept(value: S, wire: dict[str, Any], emitted: dict[str, Any]) -> S:
     """The value with its residual beside the hints that it holds already; lists keep their own, item by item."""
-    lists = {key: emitted[key] for key in ("content", "toolCalls", "toolResults") if isinstance(emitted.get(key), list)}
-    given = {**wire, **{key: emitted[key] for key in lists if isinstance(wire.get(key), list)}}
-    extra_fields = residual(given, emitted)
-    return with_residual(value, API, **extra_fields) if extra_fields else value
+    lists = (key for key in ("content", "toolCalls", "toolResults") if isinstance(wire.get(key), list))
+    return keeping(value, API, wire, emitted, [key for key in lists if isinstance(emitted.get(key), list)])
 
 
 def _decode_answer_to_call(
@@ -729,8 +728,7 @@ def decode_response(
     )
     emitted = _encode_response_fields(message, QUIET)
     given = {**wire, "toolCalls": emitted["toolCalls"]} if "toolCalls" in emitted else wire
-    extra_fields = residual(given, emitted)
-    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
+    return keeping_response(message, API, given, emitted)
 
 
 def encode_response(message: AssistantMessage) -> Encoded:

@@ -47,7 +47,7 @@ from ..wire import FileFormat, Relations, SessionStream
 from . import claude_attachments, new_sessions
 from . import records as _records
 from .joining import NAMED, apart, join, joined, place, unlike
-from .line_readers import BaseLineReader
+from .line_readers import LineReader
 from .records import (
     FILE,
     IFLOW,
@@ -868,7 +868,7 @@ def relations(conversation: Conversation, path: PurePath) -> Relations:
     )
 
 
-class _LineReader(BaseLineReader):
+class _LineReader(LineReader):
     """A session file line by line."""
 
     def __init__(self, state: dict[str, Any] | None = None) -> None:
@@ -904,7 +904,7 @@ class _LineReader(BaseLineReader):
             self.title, self.state["title"] = title, kind
 
 
-def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader | None:
+def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineReader | None:
     """A reader of single lines; not of the program's output, whose usage is stated at its end."""
     return None if _streamed(list(first)) else _LineReader(state)
 

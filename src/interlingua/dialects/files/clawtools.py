@@ -70,9 +70,9 @@ from ..foreign_blocks import (
 from ..openai_shared import data_url, read_data_url
 from ..residual import (
     BARE,
-    S,
     an_object,
     body_of,
+    decode_typed,
     each,
     encode_blocks,
     encode_tools,
@@ -80,7 +80,6 @@ from ..residual import (
     list_of,
     optional,
     reading,
-    residual,
     restored,
     string,
     with_residual,
@@ -130,21 +129,7 @@ FIELD_SUPPORT: SupportTable = {
 
 def decode_block(wire: Any, *, result: bool = False) -> Block:
     """One content block; what this format does not have is kept as it is, opaque. Results hold text and images only."""
-    kinds = _IN_RESULTS if result else _DECODERS
-    decode = kinds.get(wire["type"]) if isinstance(wire, dict) and isinstance(wire.get("type"), str) else None
-    if decode is not None:
-        try:
-            block: Block = decode(wire)
-            return _kept(block, wire, encode_block(block, QUIET, result=result) or {})
-        except (KeyError, TypeError, ValueError):
-            pass
-    return OpaqueBlock(dialect=API, value=wire)
-
-
-def _kept(value: S, wire: dict[str, Any], emitted: dict[str, Any]) -> S:
-    """The value with its residual beside the hints that it holds already."""
-    extra_fields = residual(wire, emitted)
-    return with_residual(value, API, **extra_fields) if extra_fields else value
+    return decode_typed(wire, _IN_RESULTS if result else _DECODERS, partial(encode_block, result=result), API)
 
 
 def _decode_text(wire: dict[str, Any]) -> TextBlock:
@@ -277,7 +262,7 @@ def _decode_message(wire: Any, names: dict[str, str]) -> Entry:
             raise BadWire(API, "a message needs a role: user, assistant or toolResult", "$.role")
     emitted = _encode_message(message, QUIET) or {}
     given = {**wire, "content": emitted["content"]} if isinstance(wire.get("content"), list) else wire
-    return Entry(message=_kept(message, given, emitted))
+    return Entry(message=keeping(message, API, given, emitted))
 
 
 def _decode_content(content: Any, *, result: bool = False) -> Content:

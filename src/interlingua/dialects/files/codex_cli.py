@@ -46,7 +46,7 @@ from ..wire import FileFormat, ListedSession, Relations, SessionStream
 from . import new_sessions
 from . import records as _records
 from .joining import apart, joined
-from .line_readers import BaseLineReader
+from .line_readers import LineReader
 from .records import (
     FILE,
     UNPLACED,
@@ -740,7 +740,7 @@ def relations(conversation: Conversation, path: PurePath) -> Relations:
 _COPYING = 2_000  # milliseconds in which a fork writes the history that it copies
 
 
-class _LineReader(BaseLineReader):
+class _LineReader(LineReader):
     """A rollout line by line."""
 
     joins = True
@@ -795,7 +795,7 @@ class _LineReader(BaseLineReader):
         return [("", AssistantMessage(content=(), model=model, provider="openai", usage=usage, timestamp=when))]
 
 
-def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader | None:
+def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineReader | None:
     """A reader of single lines; not of old files, nor of those that have only events."""
     return (
         _LineReader(state) if any(line.get("type") == "response_item" and "payload" in line for line in first) else None

@@ -82,14 +82,10 @@ def _answer(item: dict[str, Any], thoughts: list[ThinkingBlock]) -> AssistantMes
     )
 
 
-def _states(item: dict[str, Any]) -> list[dict[str, Any]]:
-    return items(item.get("toolCallStates")) or items([item.get("toolCallState")])
-
-
 def _results(item: dict[str, Any]) -> list[ToolResultMessage]:
     """What the states of an answer's calls say that they gave: items of context, which the model reads joined."""
     found = []
-    for state in _states(item):
+    for state in items(item.get("toolCallStates")) or items([item.get("toolCallState")]):
         id = optional(first(state, "toolCallId")) or optional(inner(state, "toolCall", "id"))
         output = items(state.get("output"))
         if id is not None and (output or state.get("status") in _ENDED):

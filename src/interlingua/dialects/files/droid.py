@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ...values.messages import AssistantMessage, Message, TextBlock, blocks_of
 from ..codec import ANSWER
 from ..residual import optional
-from .line_readers import BaseLineReader
+from .line_readers import LineReader
 from .line_sessions import ReadAgain, Reader, Record, RowReader, TreeReader, line_format
 from .program_content import (
     a_result,
@@ -182,7 +182,7 @@ def _is_output(lines: ReadAgain) -> bool:
     )
 
 
-class _LineReader(BaseLineReader):
+class _LineReader(LineReader):
     """A session file line by line."""
 
     def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -190,7 +190,7 @@ class _LineReader(BaseLineReader):
         return [("", message) for message in _summary(line) or _message(line)]
 
 
-def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader | None:
+def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineReader | None:
     """A reader of single lines; not of the output of a run, whose usage is stated at its end."""
     return None if detect(list(first)) == OUTPUT else _LineReader(state)
 

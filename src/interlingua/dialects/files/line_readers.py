@@ -1,4 +1,4 @@
-"""Base class of line readers, which index a session file one line at a time and keep state between lines."""
+"""Line readers, which index a session file one line at a time and keep state between lines."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -11,8 +11,14 @@ from ...values.messages import AgentMessage, AssistantMessage, CustomMessage, To
 OPEN_CALLS = 500  # calls whose names are known: a result follows its call closely
 
 
-class BaseLineReader(ABC):
-    """Adds tool names to results, and keeps undecodable lines as custom messages. Formats implement `messages`."""
+class LineReader(ABC):
+    """The messages of a file line by line, without what only a return trip needs. Formats implement `messages`.
+
+    `state` is what it knows of the lines so far, as JSON; `title` is that of the lines read. An answer of several lines
+    is several messages with one `response_id` or, where it `joins`, several in a row; usage that has a line of its own
+    is an answer without content and id. Results get the names of their tools, and lines that cannot be decoded are
+    custom messages.
+    """
 
     # Whether answers in a row are one: each item of an answer has a line of its own, without an id of the answer.
     joins = False

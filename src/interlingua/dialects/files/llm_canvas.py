@@ -59,6 +59,7 @@ from ..residual import (
     an_object,
     body_of,
     boolean,
+    decode_typed,
     each,
     encode_blocks,
     keeping,
@@ -135,15 +136,7 @@ FIELD_SUPPORT: SupportTable = {
 
 def decode_block(wire: Any, *, result: bool = False) -> Block:
     """One block; what this format does not have is kept as it is, opaque. Results hold text and pictures only."""
-    kinds = _IN_RESULTS if result else _DECODERS
-    decode = kinds.get(wire["type"]) if isinstance(wire, dict) and isinstance(wire.get("type"), str) else None
-    if decode is not None:
-        try:
-            block: Block = decode(wire)
-            return keeping(block, API, wire, encode_block(block, QUIET, result=result) or {})
-        except (KeyError, TypeError, ValueError):
-            pass
-    return OpaqueBlock(dialect=API, value=wire)
+    return decode_typed(wire, _IN_RESULTS if result else _DECODERS, partial(encode_block, result=result), API)
 
 
 def _decode_text(wire: dict[str, Any]) -> TextBlock:
@@ -289,8 +282,7 @@ def _decode_result(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMes
     )
     emitted = _encode_result(result, QUIET)
     given = {**wire, "content": emitted["content"]} if isinstance(wire.get("content"), list) else wire
-    extra_fields = residual(given, emitted)
-    return with_residual(result, API, **extra_fields) if extra_fields else result
+    return keeping(result, API, given, emitted)
 
 
 def _encode_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:
@@ -536,8 +528,7 @@ def _decode_node(key: str, node: dict[str, Any], children: list[str], names: dic
     last = _with_rest(last, node, children)
     wire = {**node, "message": None}
     emitted = _node(key, optional(node.get("parent_id")), children, last)
-    extra_fields = residual(wire, emitted)
-    return [*parts, with_residual(last, API, **extra_fields) if extra_fields else last]
+    return [*parts, keeping(last, API, wire, emitted)]
 
 
 def _with_meta(message: Any, meta: Any) -> Any:

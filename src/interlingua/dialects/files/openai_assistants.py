@@ -122,7 +122,7 @@ class _Reader(Reader):
         self._steps = steps
 
     def order(self, records: Iterable[Record]) -> "array[int] | None":
-        keys = [(_second(record), _rank(record) if self._steps else 0) for record in records]
+        keys = [(seconds(record.get("created_at")), _rank(record) if self._steps else 0) for record in records]
         first = len(keys) - self._steps
         oldest_first = [*_oldest_first(range(first), keys), *_oldest_first(range(first, len(keys)), keys)]
         order = array("Q", sorted(oldest_first, key=lambda at: (keys[at][0] or 0, keys[at][1])))
@@ -137,10 +137,6 @@ def _oldest_first(numbers: range, keys: list[tuple[int | None, int]]) -> Sequenc
     """The API lists the newest first."""
     known = [when for when, _ in keys[numbers.start : numbers.stop] if when is not None]
     return numbers[::-1] if len(known) > 1 and known[0] > known[-1] else numbers
-
-
-def _second(record: Record) -> int | None:
-    return seconds(record.get("created_at"))
 
 
 def _rank(record: Record) -> int:

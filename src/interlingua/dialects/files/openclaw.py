@@ -13,7 +13,7 @@ the way back; the message's `api` says whose it is.
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -62,7 +62,6 @@ from ...values.request import Context, Conversation, Entry, ModelDescriptor, Req
 from .. import dialect
 from ..registry import owner as owner_of
 from ..residual import (
-    S,
     count,
     each,
     is_null,
@@ -71,7 +70,6 @@ from ..residual import (
     optional,
     put_back,
     reading,
-    residual,
     restored,
     same,
     string,
@@ -79,7 +77,7 @@ from ..residual import (
     with_residual,
 )
 from ..wire import FileFormat, SessionStream
-from .line_readers import OPEN_CALLS, BaseLineReader
+from .line_readers import OPEN_CALLS, LineReader
 from .records import MEDIA, NO_CALL, SERVER_TOOLS, TOOLS, Shapes, lines_of, milliseconds
 
 API = "openclaw"
@@ -151,16 +149,10 @@ def decode_block(wire: Any, owner: str | None = None) -> Block:
     if decode is not None:
         try:
             block: Block = decode(wire, owner)
-            return _kept(block, wire, encode_block(block, QUIET, owner) or {})
+            return keeping(block, API, wire, encode_block(block, QUIET, owner) or {})
         except (KeyError, TypeError, ValueError):
             pass
     return OpaqueBlock(dialect=API, value=wire)
-
-
-def _kept(value: S, wire: dict[str, Any], encoded: dict[str, Any]) -> S:
-    """The value with its residual beside the hints that it holds already."""
-    extra_fields = residual(wire, encoded)
-    return with_residual(value, API, **extra_fields) if extra_fields else value
 
 
 def _decode_text(wire: dict[str, Any], owner: str | None) -> TextBlock:
@@ -420,7 +412,7 @@ def decode_message(wire: dict[str, Any], calls: _Calls) -> Message | CustomMessa
     given = {**wire, "content": encoded["content"]} if isinstance(wire.get("content"), list) else wire
     if isinstance(message, AssistantMessage) and message.usage is not None:
         given = {**given, "usage": encoded["usage"]}  # keeps its own residual
-    return _kept(message, given, encoded)
+    return keeping(message, API, given, encoded)
 
 
 # Most messages are as the formal specification shows them, and nothing is packed into them: these are our own JSON, and
@@ -786,7 +778,7 @@ def _decode_bare(line: dict[str, Any], tree: bool, calls: _Calls) -> Entry:
         return Entry(message=decode_message(line, calls), extra=hints)  # type: ignore[arg-type]
     message = decode_message({key: value for key, value in line.items() if key not in ("id", "parentId")}, calls)
     entry = Entry(message=message, id=line.get("id"), parent_id=parent, extra=hints)  # type: ignore[arg-type]
-    return _kept(entry, {key: line[key] for key in ("id", "parentId") if key in line}, _place(entry))
+    return keeping(entry, API, {key: line[key] for key in ("id", "parentId") if key in line}, _place(entry))
 
 
 def _decode_wrapped(line: dict[str, Any], tree: bool, calls: _Calls, before: Entry | None) -> Entry:
@@ -813,13 +805,13 @@ def _decode_wrapped(line: dict[str, Any], tree: bool, calls: _Calls, before: Ent
             inner, hints[TIMED] = replace(inner, timestamp=moment), moment  # type: ignore[type-var]
         entry = Entry(message=inner, **place)  # type: ignore[arg-type]
         entry = with_residual(entry, API, **hints) if hints else entry
-        return _kept(entry, {**line, "message": None}, {**_wrapper(entry), "message": None})
+        return keeping(entry, API, {**line, "message": None}, {**_wrapper(entry), "message": None})
     fields = {key: value for key, value in line.items() if key not in ("type", "id", "parentId", "role")}
     role = line["type"]
     if role in _ROLES:  # a type that would be taken for a message
         role, fields = LINE, {**fields, "type": line["type"]}
     entry = Entry(message=CustomMessage(role, fields), extra={API: {LINE: True}}, **place)  # type: ignore[arg-type]
-    return _kept(entry, line, _line(entry))
+    return keeping(entry, API, line, _line(entry))
 
 
 _ROLES = ("user", "assistant", "toolResult", "system")
@@ -1063,7 +1055,7 @@ def _is_emitting(line: dict[str, Any]) -> bool:
     )
 
 
-class _LineReader(BaseLineReader):
+class _LineReader(LineReader):
     """A session file line by line."""
 
     def __init__(self, state: dict[str, Any] | None = None) -> None:
@@ -1095,17 +1087,12 @@ class _LineReader(BaseLineReader):
         self.state["calls"] = plain
 
 
-def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader:
-    """A reader of single lines."""
-    return _LineReader(state)
-
-
 FORMAT = FileFormat(
     name="openclaw",
     codec=sys.modules[__name__],
     detect=detect,
     lines=True,
     tree_writer=TreeWriter,
-    line_reader=line_reader,
+    line_reader=lambda first, state: _LineReader(state),
     stream=stream,
 )

@@ -8,7 +8,7 @@ a sub-agent, and what a hook added to a prompt, are the program's. Lines with on
 The session stands at its last line.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ from ...values.request import Conversation, Entry, ModelDescriptor
 from ..codec import ANSWER
 from ..residual import count, optional, reading
 from ..wire import SessionStream
-from .line_readers import BaseLineReader
+from .line_readers import LineReader
 from .line_sessions import ReadAgain, Reader, Record, TemplateStream, read
 from .program_content import a_call, a_result, attachment_of, inner, items, moment, user
 from .records import lines_of
@@ -238,7 +238,7 @@ def detect(value: Any) -> str | None:
     return None
 
 
-class _LineReader(BaseLineReader):
+class _LineReader(LineReader):
     """A session file line by line."""
 
     def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -253,9 +253,12 @@ def _identified(message: Message, id: str) -> Message:
     return replace(message, response_id=id or None) if isinstance(message, AssistantMessage) else message
 
 
-def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader:
-    """A reader of single lines."""
-    return _LineReader(state)
-
-
-FORMAT = file_format(API, decode, detect=detect, lines=True, rank=40, line_reader=line_reader, stream=stream)
+FORMAT = file_format(
+    API,
+    decode,
+    detect=detect,
+    lines=True,
+    rank=40,
+    line_reader=lambda first, state: _LineReader(state),
+    stream=stream,
+)

@@ -41,6 +41,7 @@ from ..residual import (
     body_of,
     each,
     flag,
+    keeping,
     optional,
     put_back,
     reading,
@@ -144,8 +145,7 @@ class _Reader:
             message = ToolResultMessage(tool_call_id=id, tool_name=name, content=value, is_error=False)
         else:
             message = _MESSAGES[kind](content=value)
-        extra_fields = residual(turn, {"from": kind, "value": value})
-        self.entries.append(Entry(message=with_residual(message, API, **extra_fields) if extra_fields else message))
+        self.entries.append(Entry(message=keeping(message, API, turn, {"from": kind, "value": value})))
         return None
 
     def _call(self, turn: dict[str, Any], value: str) -> None:
@@ -261,8 +261,7 @@ def _decode_tool(wire: Any) -> ToolSpec:
         strict=flag(inner.get("strict")) if wrapped else None,
         extra={API: {AS: "function"}} if wrapped else {},
     )
-    extra_fields = residual(wire, _encode_tool(tool))
-    return with_residual(tool, API, **extra_fields) if extra_fields else tool
+    return keeping(tool, API, wire, _encode_tool(tool))
 
 
 def _encode_tool(spec: ToolSpec) -> Any:
@@ -430,8 +429,7 @@ def _answer(turn: Any, name: str) -> Entry | None:
     ):
         return None
     message = AssistantMessage(content=turn["value"])
-    extra_fields = residual(turn, {"from": "gpt", "value": turn["value"]})
-    message = with_residual(message, API, **extra_fields) if extra_fields else message
+    message = keeping(message, API, turn, {"from": "gpt", "value": turn["value"]})
     return Entry(message=message, id=name, extra={API: {ANSWER: name}})
 
 

@@ -102,10 +102,6 @@ def _turns(pieces: Iterable[str]) -> Iterator[tuple[re.Match[str], str]]:
             yield turn, next(given)
 
 
-def _lines(text: str) -> Iterator[str]:
-    return iter(io.StringIO(text, newline="\n"))
-
-
 @reading(API)
 def decode(data: Any) -> Conversation:
     """The session of one file."""
@@ -114,7 +110,7 @@ def decode(data: Any) -> Conversation:
         text = "".join(text)
     if not isinstance(text, str) or not (TURN.search(text) or BEGUN.match(text)):
         raise BadWire(API, "expected Markdown with turns such as `_**User**_`")
-    pieces = list(_pieces(_lines(text)))
+    pieces = list(_pieces(iter(io.StringIO(text, newline="\n"))))
     return templates.keep(read(_Reader(), pieces), pieces, API)
 
 

@@ -27,7 +27,7 @@ from ...values.request import FOLLOWS, Conversation, Entry, Placer, Problem, arr
 from ..residual import with_residual
 from ..wire import FileFormat, SessionStream
 from . import templates
-from .line_readers import BaseLineReader
+from .line_readers import LineReader
 from .records import lines_of
 
 API = "transcript"
@@ -544,7 +544,7 @@ def copy_line(raw: bytes) -> bytes:
     return jsontext.write({**plain(decode_entry(line).message), **place})
 
 
-class _LineReader(BaseLineReader):
+class _LineReader(LineReader):
     """A transcript line by line; the system text of its first line is a message without a time."""
 
     def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -558,18 +558,13 @@ class _LineReader(BaseLineReader):
         return [] if _is_head(line) or _is_record(line) else [(entry.id or "", entry.message)]
 
 
-def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader:
-    """A reader of single lines."""
-    return _LineReader(state)
-
-
 FORMAT = FileFormat(
     name="transcript",
     codec=sys.modules[__name__],
     detect=detect,
     rank=0,  # it has the records of other programs' files as they are, which their formats recognise
     lines=True,
-    line_reader=line_reader,
+    line_reader=lambda first, state: _LineReader(state),
     read=read,
     stream=stream,
 )

@@ -209,8 +209,7 @@ def _decode_invocation(
         results = [_decode_output(inner[output], call)]
     elif state == "output-error" and not old and isinstance(inner.get("errorText"), str):
         results = [ToolResultMessage(tool_call_id=id, tool_name=name, content=inner["errorText"], is_error=True)]
-    extra_fields = residual(whole, _encode_call(call, results[0] if results else None))
-    return (with_residual(call, API, **extra_fields) if extra_fields else call), results
+    return keeping(call, API, whole, _encode_call(call, results[0] if results else None)), results
 
 
 def _decode_output(output: Any, call: ToolCall) -> ToolResultMessage:
@@ -425,10 +424,6 @@ def _encode_old(messages: tuple[Message, ...]) -> dict[str, Any]:
 # --- chats -----------------------------------------------------------------------------------------------------------
 
 
-def _records_of() -> Records:
-    return Records(API, _decode_message, _encode_message)
-
-
 @reading(API)
 def decode(data: Any) -> Conversation:
     """A list of messages, or a chat with `messages`."""
@@ -467,7 +462,7 @@ class _Reader(Reader):
         self.about = Conversation(system=system, extra={API: extra_fields} if extra_fields else {})
 
     def _entries(self, messages: Iterable[Any]) -> Iterator[Entry]:
-        records = _records_of()
+        records = Records(API, _decode_message, _encode_message)
         for at, message in enumerate(messages):
             place = f"$[{at}]" if self._chat is None else f"$.messages[{at}]"
             role = an_object(message, API, place).get("role")

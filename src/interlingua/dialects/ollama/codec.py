@@ -264,8 +264,7 @@ def _decode_call(wire: Any, ids: Ids) -> Block:
         parse_error=broken,
         extra={API: hints} if hints else {},
     )
-    extra_fields = residual(wire, _encode_call(call, QUIET))
-    return with_residual(call, API, **extra_fields) if extra_fields else call
+    return keeping(call, API, wire, _encode_call(call, QUIET))
 
 
 def _is_arguments(value: Any) -> bool:
@@ -458,8 +457,7 @@ def _decode_result(wire: dict[str, Any], turn: OpenCalls) -> ToolResultMessage:
         is_error=False,
         extra={API: {GENERATED: True}} if generated else {},
     )
-    extra_fields = residual(wire, _encode_result(result, QUIET))
-    return with_residual(result, API, **extra_fields) if extra_fields else result
+    return keeping(result, API, wire, _encode_result(result, QUIET))
 
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ from ..residual import (
     JOINED,
     MESSAGE,
     RESPONSE,
+    decode_typed,
     encode_blocks,
     keeping,
     media_type,
@@ -156,15 +157,7 @@ def answered(wire: dict[str, Any], extra_fields: Mapping[str, Any], kind: str, a
 
 def decode_part(wire: dict[str, Any]) -> Block:
     """Decodes a part of input; an unknown or malformed one becomes an opaque block."""
-    kind = wire.get("type")
-    decode = _PARTS.get(kind) if isinstance(kind, str) else None
-    if decode is not None:
-        try:
-            block: Block = decode(wire)
-            return keeping(block, API, wire, encode_part(block, QUIET) or {})
-        except (KeyError, TypeError, ValueError):
-            pass
-    return OpaqueBlock(dialect=API, value=wire)
+    return decode_typed(wire, _PARTS, encode_part, API)
 
 
 def _decode_text(wire: dict[str, Any]) -> TextBlock:
@@ -424,8 +417,7 @@ def _decode_citation(wire: dict[str, Any]) -> Citation:
     )
     if kind != "url_citation" or citation.url is None:
         citation = replace(citation, extra={API: {"type": kind}})
-    extra_fields = residual(wire, _encoded_citation(citation))
-    return replace(citation, extra=with_extra(citation.extra, extra_fields)) if extra_fields else citation
+    return keeping(citation, API, wire, _encoded_citation(citation))
 
 
 # --- ours to wire -----------------------------------------------------------------------------------------------------
@@ -592,8 +584,7 @@ def _decode_server_call(wire: dict[str, Any], at: int, stem: str | None, mint: M
         arguments=given,
         extra={API: {"type": kind}},
     )
-    extra_fields = residual(wire, _encoded_server_call(block, kind))
-    return [(0, replace(block, extra=with_extra(block.extra, extra_fields)))]
+    return [(0, keeping(block, API, wire, _encoded_server_call(block, kind)))]
 
 
 _ITEMS: dict[str, Callable[[dict[str, Any], int, str | None, Mint], list[tuple[int, Block]]]] = {

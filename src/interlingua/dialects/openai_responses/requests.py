@@ -45,7 +45,7 @@ from ..residual import (
     restored,
     strings,
 )
-from .content import decode_content, decode_part, kind_of, with_extra
+from .content import decode_content, decode_part, kind_of
 from .facts import API, FIELD_SUPPORT, FORM, INPUT, OPTIONS, RETENTIONS, SERVICE, TEXT
 from .messages import decode_messages, encode_messages, encoded_message
 
@@ -73,8 +73,7 @@ def decode_request(body: Any, given: Given) -> Request:
     )
     # Items have residuals of their own.
     emitted = {**_message_type(given.quirks), **encode_body(request, [], QUIET)}
-    extra_fields = residual({**wire, "input": []} if "input" in wire else wire, emitted)
-    return replace(request, extra=with_extra(request.extra, extra_fields)) if extra_fields else request
+    return keeping(request, API, {**wire, "input": []} if "input" in wire else wire, emitted)
 
 
 _USUAL = {"model": str, "input": list, "instructions": str, "max_output_tokens": int, "stream": bool}
