@@ -284,7 +284,7 @@ def test_conversations_are_recorded_however_few_files_may_be_open(tmp_path: Path
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = len([*Path("/dev/fd").iterdir()]) + 100
+    limit = 2 * len([*Path("/dev/fd").iterdir()]) + 100  # the recorder itself has few open
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     try:
         writer = SessionWriter(store_at(None, str(tmp_path)))
