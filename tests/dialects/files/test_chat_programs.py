@@ -1,5 +1,6 @@
 """Chat programs and agents: NextChat, TypingMind, Chatbox, HuggingChat, Le Chat, gptme, Hermes, Zed, Gemini, llm, …"""
 
+import functools
 import json
 import sqlite3
 import tracemalloc
@@ -13,7 +14,7 @@ import zstandard
 import interlingua as il
 from dialects.files.samples import WIRE, outline, read, sample
 from interlingua.dialects import FORMATS, dialect
-from interlingua.dialects.files import zed
+from interlingua.dialects.files import reading, zed
 from interlingua.dialects.residual import fields_of
 from interlingua.values.errors import BadWire, InterlinguaError
 from interlingua.values.messages import Citation
@@ -1057,3 +1058,13 @@ def test_messages_of_lobe_chat_have_files_and_citations() -> None:
     asked, answer = dialect("lobe-chat").decode(topic).messages
     assert asked.content[1] == il.DocumentBlock(url="http://f", mime_type="application/pdf", title="a.pdf")
     assert answer.content[0].citations == (Citation(url="http://e"),)
+
+
+def test_unusually_long_keys_do_not_stay_in_memory() -> None:
+    """What is looked up by the keys of a record is remembered for the usual ones alone."""
+    cached = functools.lru_cache(500)(lambda keys: len(keys))
+    for at in range(3):
+        assert reading.by_keys(cached, {f"{at}" * 5000: 1, "role": 2}) == 2
+    assert cached.cache_info().currsize == 0
+    assert reading.by_keys(cached, {"role": 1}) == reading.by_keys(cached, {"role": 2}) == 1
+    assert cached.cache_info().hits == 1

@@ -26,7 +26,7 @@ from .program_content import (
     name_of,
     user,
 )
-from .reading import Pairing, kept_record, openai_usage, rounds
+from .reading import Pairing, by_keys, kept_record, openai_usage, rounds
 
 ROLES = {"user": "user", "human": "user", "assistant": "assistant", "bot": "assistant", "model": "assistant"}
 _CONTENT = ("contentParts", "contentChunks", "content", "text")
@@ -72,7 +72,7 @@ def turn(
     `failures` are fields by which the program leaves an answer out of later requests. Beside other answers with content
     an `error` is a note.
     """
-    time, role_in, content_in, thought, model_in, id_in, tool_in = _getters(tuple(record))
+    time, role_in, content_in, thought, model_in, id_in, tool_in = by_keys(_getters, record)
     when = moment(time(record))
     name = str(role_in(record) or "").lower()
     role, content = roles.get(name, name), content_in(record)
@@ -93,7 +93,7 @@ def turn(
     return [user(tuple(parts), when)] if role == "user" else [kept_record("chat", name, dict(record))]
 
 
-@functools.lru_cache(500)  # the records of a file have few sets of keys
+@functools.lru_cache(500)
 def _getters(keys: tuple[str, ...]) -> tuple[Callable[[Mapping[str, Any]], Any], ...]:
     """For each of the fields, what returns the first value that a record with these keys has under its names."""
     return tuple(_getter([name for name in names if name in keys]) for names in _FIELDS)

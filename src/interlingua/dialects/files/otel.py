@@ -33,7 +33,7 @@ from ..residual import fields_of, number, optional, reading
 from ..wire import ListedSession, Parts, RecordLists, Rows, SessionStream
 from . import new_messages, templates
 from .line_sessions import ReadAgain, Reader, TemplateStream, read
-from .reading import Pairing, document_of, image_of, result_content, several
+from .reading import Pairing, by_keys, document_of, image_of, result_content, several
 from .records import milliseconds, usual_milliseconds
 
 API = "otel"
@@ -104,7 +104,7 @@ class _Span:
         """Decodes usage; in all three conventions the input includes cache reads and writes."""
         attributes = self.attributes
         counts: dict[str, int] = {}
-        for name in _counted(tuple(attributes)):
+        for name in by_keys(_counted, attributes):
             if type(attributes[name]) is int:
                 counts.setdefault(_COUNTS[name], attributes[name])
         if "input" not in counts and "output" not in counts:
@@ -147,7 +147,7 @@ _COUNTS = {
 }
 
 
-@functools.lru_cache(500)  # the spans of a file have few sets of attributes
+@functools.lru_cache(500)
 def _counted(names: tuple[str, ...]) -> list[str]:
     return list(filter(frozenset(names).__contains__, _COUNTS))
 

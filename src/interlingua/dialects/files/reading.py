@@ -42,6 +42,7 @@ from . import templates
 from .records import lines_of
 
 Node: TypeAlias = tuple[str | None, str | None, Sequence[Any]]  # id, parent's id, messages
+_USUAL_KEYS = 2000  # characters
 
 
 def json_value(value: Any) -> Any:
@@ -210,6 +211,15 @@ def columns_of(connection: sqlite3.Connection, table: str) -> set[str]:
     if known is None:
         return set()
     return {column[0] for column in connection.execute(f'SELECT * FROM "{table}" LIMIT 0').description}
+
+
+def by_keys(cached: Any, record: Mapping[str, Any]) -> Any:
+    """The result of a cached function for the keys of a record: the records of a file have few sets of them.
+
+    That of unusually long keys is not cached: it would stay in memory.
+    """
+    is_usual = sum(map(len, record)) < _USUAL_KEYS
+    return (cached if is_usual else cached.__wrapped__)(tuple(record))
 
 
 def kept_record(api: str, kind: str, record: Any) -> Any:
