@@ -102,16 +102,15 @@ def full_name(
     name: str, connectors: ConnectorRegistry, *, catalogue: Catalogue | None = None, has_key: HasKey | None = None
 ) -> str:
     """Returns the `provider/id` of a name. Raises `InterlinguaError` with suggestions if there is none."""
-    catalogue = catalogue or catalogues.default()
     found = known_name(name, connectors, catalogue=catalogue, has_key=has_key)
     if found is None:
         name = own_notes().aliases.get(name, name)
-        raise InterlinguaError(_unknown(name, connectors, _Lookup(connectors, catalogue)))
+        raise InterlinguaError(_unknown(name, connectors, _Lookup(connectors, catalogue or catalogues.default())))
     return found
 
 
 def known_name(
-    name: str, connectors: ConnectorRegistry, *, catalogue: Catalogue, has_key: HasKey | None = None
+    name: str, connectors: ConnectorRegistry, *, catalogue: Catalogue | None = None, has_key: HasKey | None = None
 ) -> str | None:
     """Returns the `provider/id` of a name, or None. Suggestions would take longer than the look-up."""
     name = own_notes().aliases.get(name, name)
@@ -120,7 +119,7 @@ def known_name(
         for known in (provider, PROVIDER_ALIASES.get(provider)):
             if known is not None and connectors.get_by_provider(known) is not None:
                 return f"{known}/{id}"
-    lookup = _Lookup(connectors, catalogue)
+    lookup = _Lookup(connectors, catalogue or catalogues.default())  # which an exact name does not need
     has_key = has_key or _has_key
     found = lookup.current(name, has_key) or lookup.newest(name, has_key) or lookup.unlisted(name)
     return _chosen(name, found, has_key).name if found else None

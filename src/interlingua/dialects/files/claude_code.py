@@ -4,10 +4,10 @@ Lines form a tree through `uuid` and `parentUuid`; sub-agents (`isSidechain`) ar
 the format of Anthropic's wire, and is read by that dialect. An answer is written as it streams, one line a block, all
 with the same `message.id` and usage: here it is one message. Results of tools are lines of the user, with what the tool
 returned to the program in `toolUseResult`; a result's parent is the line of its call, so results of parallel calls are
-siblings in the file and follow one another here. At a compaction the tree begins anew. What the program sends to the
-model beside them (attachments, the output of commands) are messages with `origin="program"`; `prompt_snapshot` is the
-system text. All other lines (titles, snapshots of files, notices, …) are kept in their places as messages of their own
-role.
+siblings in the file and follow one another here. At a compaction the tree begins anew; one that keeps the last messages
+(`preservedSegment`) is not followed: the path has all that was before. What the program sends to the model beside them
+(attachments, the output of commands) are messages with `origin="program"`; `prompt_snapshot` is the system text.
+All other lines (titles, snapshots of files, notices, …) are kept in their places as messages of their own role.
 
 What `claude --output-format stream-json` prints is read as well: the same messages with `session_id`, without parents,
 and a `result` with the usage of the whole; `parent_tool_use_id` marks the lines of sub-agents.
