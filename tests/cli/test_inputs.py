@@ -146,6 +146,39 @@ def test_a_slow_pipeline_is_waited_for(tmp_path: Path) -> None:
         assert 0 == writer.wait(60)
 
 
+def test_what_a_writer_left_while_we_looked_for_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes and ends between the last look at the pipe and the look at the processes."""
+    source, sink = os.pipe()
+    look = inputs._is_pipeline
+
+    def looked_late(pipe: int) -> bool:
+        os.write(sink, b"late news")
+        os.close(sink)
+        return look(pipe)
+
+    monkeypatch.setattr(inputs, "WAIT", 0.01)
+    monkeypatch.setattr(inputs, "_is_pipeline", looked_late)
+    try:
+        assert inputs._has_input(source)
+        assert b"late news" == os.read(source, 100)
+    finally:
+        os.close(source)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see who writes")
+def test_a_writer_that_opens_and_closes_files_is_seen() -> None:
+    """A descriptor that is gone when we look at it says nothing about the others."""
+    busy = "import os\nos.dup2(1, 50)\nos.close(1)\nwhile True: open('/dev/null').close()"
+    source, sink = os.pipe()
+    with subprocess.Popen([sys.executable, "-c", busy], stdout=sink) as writer:
+        os.close(sink)
+        try:
+            assert all(inputs._is_pipeline(source) for _ in range(300))
+        finally:
+            writer.kill()
+            os.close(source)
+
+
 def test_a_closed_input_is_no_input() -> None:
     """`<&-` in a shell."""
     line = " ".join(f"'{part}'" for part in ASK)

@@ -53,7 +53,7 @@ def _has_input(source: int) -> bool:
     poll.register(source, select.POLLIN)
     while not poll.poll(WAIT * 1000):
         if not _is_pipeline(source):
-            return False
+            return bool(poll.poll(0))  # a writer may have written and ended while we looked for it
     return True
 
 
@@ -86,15 +86,21 @@ def _ancestors() -> Iterator[int]:
 def _writes(process: int, pipe: Path) -> bool:
     """Whether a process has this pipe open for writing."""
     try:
-        for name in os.listdir(f"/proc/{process}/fd"):  # noqa: PTH208
-            if Path(f"/proc/{process}/fd/{name}").readlink() == pipe:
-                about = Path(f"/proc/{process}/fdinfo/{name}").read_text("utf-8")
-                flags = int(about.partition("flags:")[2].split()[0], 8)
-                if flags & os.O_ACCMODE != os.O_RDONLY:
-                    return True
-    except (OSError, ValueError, IndexError):  # it ended, or belongs to another user
-        pass
-    return False
+        names = os.listdir(f"/proc/{process}/fd")  # noqa: PTH208
+    except OSError:  # it ended, or belongs to another user
+        return False
+    return any(_opened_for_writing(process, name, pipe) for name in names)
+
+
+def _opened_for_writing(process: int, name: str, pipe: Path) -> bool:
+    try:
+        if Path(f"/proc/{process}/fd/{name}").readlink() != pipe:
+            return False
+        about = Path(f"/proc/{process}/fdinfo/{name}").read_text("utf-8")
+        flags = int(about.partition("flags:")[2].split()[0], 8)
+    except (OSError, ValueError, IndexError):  # it was closed meanwhile
+        return False
+    return flags & os.O_ACCMODE != os.O_RDONLY
 
 
 def _decoded(data: bytes, what: str) -> str:
