@@ -187,8 +187,9 @@ def reported_cost(usage: Usage) -> Cost | None:
 
 def service_tier(message: AssistantMessage) -> str | None:
     """Returns the service tier of the response, which may differ from the requested one."""
-    named = usage_detail(message.usage).tiers if message.usage is not None else ()
-    return joined_tiers(*_envelope_tiers(message), *named)
+    usage = message.usage
+    named = usage_detail(usage).tiers if usage is not None and usage.extra else ()
+    return joined_tiers(*_envelope_tiers(message), *named) if named or message.extra else None
 
 
 def joined_tiers(*names: str) -> str | None:

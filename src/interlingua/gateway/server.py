@@ -1237,14 +1237,12 @@ def longest_answer(place: Place, request: Request) -> int | None:
 
 def _choices(request: Request) -> int:
     """Returns the requested number of responses: `n` of OpenAI Chat, `candidateCount` of Google."""
-    if not request.extra and not request.options.extra:
-        return 1
-    given = [
-        residual.get(name)
-        for residual in (*request.extra.values(), *request.options.extra.values())
-        for name in ("n", "candidateCount")
-    ]
-    return max((value for value in given if type(value) is int), default=1)
+    largest = None
+    for residual in (*request.extra.values(), *request.options.extra.values()):
+        for given in (residual.get("n"), residual.get("candidateCount")):
+            if type(given) is int and (largest is None or given > largest):
+                largest = given
+    return 1 if largest is None else largest
 
 
 def highest_cost(

@@ -92,24 +92,13 @@ def bookkeeping(api: str) -> dict[str, Support]:
 
 
 class Losses(Sequence[Loss]):
-    """A tuple of Loss that is computed on first access.
+    """A tuple of Loss that is computed on first access, by `find`."""
 
-    `find` computes all of them; `find_content`, where that is faster, may leave out bookkeeping.
-    """
+    __slots__ = ("_all", "_find")
 
-    __slots__ = ("_all", "_find", "_find_content")
-
-    def __init__(
-        self, find: Callable[[], tuple[Loss, ...]], find_content: Callable[[], tuple[Loss, ...]] | None = None
-    ) -> None:
+    def __init__(self, find: Callable[[], tuple[Loss, ...]]) -> None:
         self._find = find
-        self._find_content = find_content
         self._all: tuple[Loss, ...] | None = None
-
-    def without_records(self) -> tuple[Loss, ...]:
-        """Returns the losses except bookkeeping."""
-        found = self._get() if self._all is not None or self._find_content is None else self._find_content()
-        return tuple([loss for loss in found if loss.severity != "record"]) if found else ()
 
     def _repr_html_(self) -> str:
         from .showing import losses_html  # only for notebooks
@@ -250,18 +239,38 @@ def encoded(
     a variant of `api`, which decoding restores.
     """
 
-    def find() -> tuple[Loss, ...]:
-        return (*reported, *static_losses(source, support, api, variant))
-
-    def find_content() -> tuple[Loss, ...]:
-        return tuple(reported) if _loses_only_records(source, support, api) else find()
-
-    found = Losses(find, find_content)
+    found = _TableLosses(source, support, api, variant, reported)
     if strict:
         for loss in found:
             if loss.severity != "record":
                 raise Unsupported(api, f"{loss.what}: {loss.why}", loss.path)
     return Encoded(body, found)
+
+
+class _TableLosses(Losses):
+    """The losses that an encoder reported, and those that the table implies for its source."""
+
+    __slots__ = ("_api", "_reported", "_source", "_support", "_variant")
+
+    def __init__(self, source: Any, support: SupportTable, api: str, variant: str | None, reported: list[Loss]) -> None:
+        self._all = None
+        self._source = source
+        self._support = support
+        self._api = api
+        self._variant = variant
+        self._reported = reported
+
+    def _get(self) -> tuple[Loss, ...]:
+        if self._all is None:
+            self._all = (*self._reported, *static_losses(self._source, self._support, self._api, self._variant))
+        return self._all
+
+    def without_records(self) -> tuple[Loss, ...]:
+        """Returns the losses except bookkeeping, which is not computed where it has not been yet."""
+        found: Sequence[Loss] = self._reported
+        if self._all is not None or not _loses_only_records(self._source, self._support, self._api):
+            found = self._get()
+        return tuple([loss for loss in found if loss.severity != "record"]) if found else ()
 
 
 def static_losses(source: Any, support: SupportTable, api: str, variant: str | None = None) -> list[Loss]:
@@ -289,16 +298,16 @@ def _loses_only_records(source: Any, support: SupportTable, api: str) -> bool:
     look = _look(support, api)
     if not isinstance(source, Request):
         return look.is_clear(source)
-    context = source.context
+    context, system = source.context, source.context.system
     return (
         not context.extra
         and (context.system_role is None or support.get("Context.system_role", KEPT).kind not in _CONTENT)
         and look.is_clear_model(source.model)
-        and look.is_clear(context.system)
+        and (not system or look.is_clear(system))
         and look.is_clear(context.messages)
-        and (context.tools is None or look.is_clear(context.tools))
+        and (not context.tools or look.is_clear(context.tools))
         and look.is_clear(source.options)
-        and look.is_clear_extra(source.extra, KEPT)
+        and (not source.extra or look.is_clear_extra(source.extra, KEPT))
     )
 
 
@@ -537,26 +546,36 @@ class _Look:
 
     def is_clear(self, value: Any) -> bool:
         kind = type(value)
-        if kind is str:
-            return value.isascii() or jsontext.is_clean(value)
-        if not value or kind in _PLAIN:
-            return True
-        if kind is tuple:
-            return all(map(self.is_clear, value))
         found = self._looks.get(kind, _UNSEEN)
         if found is _UNSEEN:
             found = self._looked_at(kind)
         if found is None:
-            return kind in (dict, list) and jsontext.is_clean_value(value)
+            return self._is_clear_plain(value, kind)
         lost, defaults, kept, extra = found
         if defaults and lost(value) != defaults:
             return False
         if kind is ToolCall and value.arguments_text is not None and self._loses_text and repaired_arguments(value):
             return False
         for item in filter(None, kept(value)):
-            if not (type(item) is str and item.isascii()) and not self.is_clear(item):
+            if type(item) is str:
+                if not (item.isascii() or jsontext.is_clean(item)):
+                    return False
+            elif not self.is_clear(item):
                 return False
         return extra is None or not value.extra or self.is_clear_extra(value.extra, extra)
+
+    def _is_clear_plain(self, value: Any, kind: type) -> bool:
+        """The same for what is no `Struct`."""
+        if kind is tuple:
+            for item in value:  # noqa: SIM110 - a generator takes twice the time, for each request
+                if not self.is_clear(item):
+                    return False
+            return True
+        if kind is str:
+            return value.isascii() or jsontext.is_clean(value)
+        if not value or kind in _PLAIN:
+            return True
+        return kind in (dict, list) and jsontext.is_clean_value(value)
 
     def is_clear_extra(self, extra: Mapping[str, Any], support: Support) -> bool:
         """Whether only spelling hints (`~…`) of an extra are lost."""
@@ -565,8 +584,11 @@ class _Look:
         for owner, residual in extra.items():
             if owner == self._api and support.kind not in _CONTENT:
                 continue
-            if not isinstance(residual, dict) or not all(key.startswith("~") for key in residual):
+            if not isinstance(residual, dict):
                 return False
+            for key in residual:
+                if not key.startswith("~"):
+                    return False
             if "~" in residual and _has_nested(residual["~"]):
                 return False
         return True
