@@ -18,6 +18,7 @@ from gateway.conftest import WIRES, settings_for
 from gateway.sdks import CLIENTS, Client
 from gateway.stores import redis_server
 from interlingua.gateway import Gateway
+from interlingua.gateway.exchange import Exchange
 from interlingua.gateway.recall import Recall, StoredResponse
 from interlingua.gateway.recall_store import RETENTION, TableRecall, open_recall
 from interlingua.gateway.state import StateError, open_database
@@ -430,3 +431,43 @@ def test_an_id_of_another_key_takes_the_steps_of_one_that_does_not_exist() -> No
         missing = foreign.replace("1", "2")
         assert steps(look, "bob", foreign) == steps(look, "bob", missing)
     assert steps(recall.stored, "alice", "resp_1") != steps(recall.stored, "alice", "resp_2")  # it sees differences
+
+
+class Requests:
+    """An observer that keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.seen: list[il.Request | None] = []
+
+    async def observe(self, exchange: Exchange) -> None:
+        self.seen.append(exchange.request)
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["alone", "shared"])
+@pytest.mark.parametrize("options", [{}, {"store": False}], ids=["stored", "not stored"])
+async def test_who_gave_a_plain_text_is_known(options: dict[str, Any], is_shared: bool, tmp_path: Path) -> None:
+    """
+    Of a text on the client's own wire, forwarded as it came; also where another worker has the next turn.
+    """
+    with Server(strict=True) as upstream:
+        requests, stores = Requests(), [open_recall(f"sqlite:{tmp_path / 'recall.db'}", 1 << 20) for _ in range(2)]
+        recalls = [Recall(1 << 20, store) for store in stores] if is_shared else [Recall(1 << 20)] * 2
+        first, second = (Gateway(settings_for(upstream), recall=one, observers=[requests]) for one in recalls)
+        async with (
+            first,
+            second,
+            openai.AsyncOpenAI(base_url=f"{first.url}/v1", api_key="none", max_retries=0) as one,
+            openai.AsyncOpenAI(base_url=f"{second.url}/v1", api_key="none", max_retries=0) as two,
+        ):
+            given = await one.responses.create(model="openai-responses", input="Hi", **options)
+            items = [{"role": "user", "content": "Hi"}, *(item.model_dump(exclude_none=True) for item in given.output)]
+            await two.responses.create(
+                model="openai-responses", input=[*items, {"role": "user", "content": "And?"}], **options
+            )
+        for store in stores:
+            await store.close()
+        last = requests.seen[-1]
+        assert last is not None
+        answer = last.context.messages[1]
+        assert isinstance(answer, il.AssistantMessage)
+        assert ("up-openai-responses", "test-model") == (answer.provider, answer.model)

@@ -111,7 +111,7 @@ class Recall:
 
     # --- what others have
 
-    async def fetch_answers(self, key: str, request: Request) -> None:
+    async def fetch_answers(self, key: str, wire: Wire, request: Request) -> None:
         """Loads the responses that a request may echo. While the store is unavailable, they are not restored."""
         if self.shared is None:
             return
@@ -121,6 +121,7 @@ class Recall:
             if isinstance(message, AssistantMessage):
                 names.append(_digest_of(key, _before(messages, at), message))
                 names += [(key, "call", call.id) for call in message.tool_calls]
+                names += [(key, "item", id) for id in _item_ids(message, wire)]
         missing = [name for name in names if name not in self._kept]
         if missing:
             try:
@@ -226,7 +227,7 @@ class Recall:
     def restore(self, key: str, wire: Wire, request: Request) -> tuple[Request, bool]:
         """Returns the request with every known response restored; and whether that adds more than its author."""
         messages = request.context.messages
-        if not self._kept or not any(isinstance(message, AssistantMessage) for message in messages):
+        if not self._kept or AssistantMessage not in map(type, messages):
             return request, False
         restored: list[Message] = []
         ids: dict[str, str] = {}
@@ -236,7 +237,7 @@ class Recall:
                 message = replace(message, tool_call_id=ids[message.tool_call_id])
             elif isinstance(message, AssistantMessage):
                 ids = {}
-                answer = self._find(key, _before(messages, at), message)
+                answer = self._find(key, _before(messages, at), message) or self._find_item(key, wire, message)
                 if answer is not None:
                     found = True
                     api = answer.api or ""
@@ -261,6 +262,16 @@ class Recall:
                 known = None
         return known if isinstance(known, AssistantMessage) else None
 
+    def _find_item(self, key: str, wire: Wire, echo: AssistantMessage) -> AssistantMessage | None:
+        """Returns a stored item of an echo that has the ids of its items, for who answered; of that wire alone, whose
+        echo has everything."""
+        for id in _item_ids(echo, wire):
+            known = self._get((key, "item", id))
+            maker = WIRES.get(known.api or "") if isinstance(known, AssistantMessage) else None
+            if isinstance(known, AssistantMessage) and maker is not None and maker.base == wire.base:
+                return known
+        return None
+
     # --- responses and conversations that are referred to by id
 
     def store(self, key: str, id: str, response: StoredResponse | Callable[[], StoredResponse], size: int) -> None:
@@ -277,8 +288,8 @@ class Recall:
         return self._forget((key, "response", id))
 
     def store_item(self, key: str, id: str, part: AssistantMessage | Callable[[], AssistantMessage], size: int) -> None:
-        """Stores an item of a response by its id. Hosts that only number them give no id that could be found."""
-        if len(id) >= _UNIQUE:
+        """Stores an item of a response by its id, if that is one that can be found."""
+        if is_unique(id):
             self._put((key, "item", id), part, size)
 
     def resolve(self, key: str, wire: Wire, request: Request) -> tuple[Request, frozenset[str]]:
@@ -460,6 +471,19 @@ def _before(messages: Sequence[Message], at: int) -> bytes:
 
 def _before_answer(request: Request) -> bytes:
     return _before(request.context.messages, len(request.context.messages))
+
+
+def _item_ids(message: AssistantMessage, wire: Wire) -> list[str]:
+    """The ids of the items of a message, as far as they may be stored."""
+    if wire.http.item_blocks is None:
+        return []
+    given = (block.extra.get(wire.base, {}).get("id") for block in _blocks(message) if block.extra)
+    return [id for id in given if isinstance(id, str) and is_unique(id)]
+
+
+def is_unique(id: str) -> bool:
+    """Whether the id of an item tells it from all others. Some hosts only number those of a response."""
+    return len(id) >= _UNIQUE
 
 
 def referred_ids(messages: Iterable[Message], api: str) -> list[str]:

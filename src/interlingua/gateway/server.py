@@ -62,7 +62,7 @@ from .front import READABLE_CODINGS, Front, HandedOver, PlainRequest, unreadable
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
 from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
 from .operations import GatewayOperation, operation_of
-from .recall import Recall, StoredResponse, TextResponse, referred_ids, size_of
+from .recall import Recall, StoredResponse, TextResponse, is_unique, referred_ids, size_of
 from .replying import LOSSES, Channel, CredentialsRefused, HttpChannel, Reply, SocketChannel, error_answer, log_defect
 from .rewriting import renaming
 from .routing import Place, Plan, Router
@@ -550,7 +550,7 @@ class Gateway:
             if request.extra:  # where a reference would be
                 request, expanded = await self._with_history(exchange, request)
         if self.recall.shared is not None:
-            await self.recall.fetch_answers(exchange.key.name, request)
+            await self.recall.fetch_answers(exchange.key.name, client_wire, request)
         if not request.context.messages and "prepares" not in exchange.extra:
             if client_wire.http.empty_loads and not request.context.system:
                 exchange.extra["prepares"] = True
@@ -737,8 +737,10 @@ class Gateway:
         request, key, wire = exchange.request, exchange.key.name, exchange.wire
         if request is None or wire.http.stored_route is None:
             return
-        self.recall.remember_text(key, request, found.text, answer, size)
-        if request.extra and request.extra.get(wire.base, {}).get("store") is False:
+        is_stored = not request.extra or request.extra.get(wire.base, {}).get("store") is not False
+        if not (is_stored and found.items and all(map(is_unique, found.items))):  # else its items are sent back by id
+            self.recall.remember_text(key, request, found.text, answer, size)
+        if not is_stored:
             return
         given = exchange.extra.get("given")
         is_whole = given is request.context.messages  # nothing was put before or into the messages of the body
@@ -802,7 +804,7 @@ class Gateway:
         await self._fetch(key, "item", *ids)
         resolved, owners = self.recall.resolve(key, wire, request)
         if resolved is not request:
-            await self.recall.fetch_answers(key, resolved)
+            await self.recall.fetch_answers(key, wire, resolved)
             resolved, _ = self.recall.restore(key, wire, resolved)
         return resolved, owners
 
