@@ -32,6 +32,7 @@ from ..codec import ANSWER, USER
 from ..residual import (
     an_object,
     boolean,
+    decode_typed,
     each,
     encode_blocks,
     given_arguments,
@@ -61,20 +62,10 @@ def decode_block(wire: Any) -> Block:
             id, name = wire.get("id"), wire.get("name")
             if type(id) is str and type(name) is str:
                 return ToolCall(id=id, name=name, arguments=wire["input"])
-    decode = _decoder_of(wire.get("type")) if isinstance(wire, dict) else None
-    if decode is not None:
-        try:
-            block: Block = decode(wire)
-            return keeping(block, API, wire, encode_block(block, QUIET) or {})
-        except (KeyError, TypeError, ValueError):
-            pass
-    return OpaqueBlock(dialect=API, value=wire)
-
-
-def _decoder_of(kind: Any) -> Callable[[dict[str, Any]], Any] | None:
-    if isinstance(kind, str) and kind.endswith("_tool_result"):
-        return _decode_server_result
-    return _DECODERS.get(kind) if isinstance(kind, str) else None
+    kind = wire.get("type") if isinstance(wire, dict) else None
+    if isinstance(kind, str) and kind.endswith("_tool_result"):  # of any tool that the provider runs
+        return decode_typed(wire, {kind: _decode_server_result}, encode_block, API)
+    return decode_typed(wire, _DECODERS, encode_block, API)
 
 
 def _decode_text(wire: dict[str, Any]) -> TextBlock:
