@@ -291,16 +291,23 @@ _decoder = msgspec.json.Decoder(Union[tuple(_KNOWN)])  # noqa: UP007
 
 def decode_line(raw: bytes) -> Entry:
     """The entry in a raw line; raises FormatError or BadWire if it is invalid."""
-    if raw.count(b"[") + raw.count(b"{") <= jsontext.DEPTH_LIMIT:
-        try:
-            line: Any = _decoder.decode(raw)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return _decode_slowly(raw)
-        message, fields = _KNOWN[type(line)]
-        made: Any = message(**{name: getattr(line, name) for name in fields})
-        place = {"id": line.id, "parent_id": line.parent_id, "parents": line.parents, "extra": line.entry_extra}
-        return Entry(message=made, **place)
-    return _decode_slowly(raw)
+    line = _usual(raw)
+    if line is None:
+        return _decode_slowly(raw)
+    message, fields = _KNOWN[type(line)]
+    made: Any = message(**{name: getattr(line, name) for name in fields})
+    place = {"id": line.id, "parent_id": line.parent_id, "parents": line.parents, "extra": line.entry_extra}
+    return Entry(message=made, **place)
+
+
+def _usual(raw: bytes) -> Any:
+    """A raw line with a message of a known role, message and place in one; None for any other."""
+    if raw.count(b"[") + raw.count(b"{") > jsontext.DEPTH_LIMIT:
+        return None
+    try:
+        return _decoder.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _decode_slowly(raw: bytes) -> Entry:
@@ -384,7 +391,8 @@ def readable_line(entry: Entry) -> bytes:
         raise FormatError(f"{type(entry.message).__name__} is not a message; append a UserMessage(content=…)")
     line = encode_line(entry)
     try:
-        decode_line(line)
+        if _usual(line) is None:
+            _decode_slowly(line)
     except BadWire as error:
         raise FormatError(error.message.partition(": ")[2], error.path) from None
     return line
