@@ -91,10 +91,12 @@ def test_codex_keeps_what_the_user_asked_and_the_summary() -> None:
 
 
 def test_a_history_that_codex_wrote_beside_the_summary_is_what_the_model_read() -> None:
-    """Newer versions say it themselves."""
+    """Newer versions say it themselves; it may be empty."""
     history = [item("user", "Begin, shortened")["payload"], item("user", "Summary: all of it.")["payload"]]
     encoded = il.encode(il.decode(codex(replacement_history=history)), "anthropic-messages")
     assert ["Begin, shortened", "Summary: all of it.", "And now?"] == texts_of(encoded.body)
+    encoded = il.encode(il.decode(codex(replacement_history=[])), "anthropic-messages")
+    assert ["And now?"] == texts_of(encoded.body)
 
 
 def test_a_session_for_another_program_begins_with_the_summary() -> None:

@@ -83,6 +83,40 @@ CLAUDE = [
     {"type": "user", "uuid": "u6", "parentUuid": "u4", "message": {"role": "user", "content": "Thanks"}},
     {"type": "user", "uuid": "u7", "parentUuid": "u1", "message": {"role": "user", "content": "Again"}},
 ]
+# Two compactions that keep messages.
+CLAUDE_COMPACTED = [
+    *CLAUDE[:-1],
+    *(
+        line
+        for number, kept, parent in ((1, ["u3", "u4", "u6"], "u6"), (2, ["u6", "v1"], "t2"))
+        for line in (
+            {
+                "type": "system",
+                "subtype": "compact_boundary",
+                "uuid": f"b{number}",
+                "parentUuid": None,
+                "compactMetadata": {
+                    "preservedSegment": {"headUuid": kept[0], "anchorUuid": f"t{number}", "tailUuid": kept[-1]},
+                    "preservedMessages": {"anchorUuid": f"t{number}", "uuids": kept},
+                },
+            },
+            {"type": "mode", "mode": "normal"},
+            {
+                "type": "user",
+                "uuid": f"t{number}",
+                "parentUuid": f"b{number}",
+                "isCompactSummary": True,
+                "message": {"role": "user", "content": f"Summary {number}"},
+            },
+            {
+                "type": "user",
+                "uuid": f"v{number}",
+                "parentUuid": parent,
+                "message": {"role": "user", "content": f"Later {number}"},
+            },
+        )
+    ),
+]
 # Answers with usage that follows, and two turns that are taken back.
 CODEX = [
     {"type": "session_meta", "payload": {"id": "s", "base_instructions": {"text": "Be short."}}},
@@ -417,6 +451,7 @@ MADE = {
     "silly-tavern": SILLY,
     "antigravity": ANTIGRAVITY,
     "claude-code": CLAUDE,
+    "claude-code-compacted": CLAUDE_COMPACTED,
     "codex-cli": CODEX,
     "transcript": TRANSCRIPT,
     "transcript-plain": PLAIN,
@@ -575,6 +610,23 @@ CONTENTS = [
 ]
 # Documents with several lists, with their lists in other places, and of programs' first versions.
 MADE_DOCUMENTS: dict[str, Any] = {
+    "opencode-compacted": {
+        "info": {"id": "s", "title": "Eggs"},
+        "messages": [
+            {
+                "info": {"id": id, "role": role, "parentID": parent, "summary": id == "m6", "finish": "stop"},
+                "parts": [
+                    {"type": "compaction", "tail_start_id": "m3"}
+                    if id == "m5"
+                    else {"type": "text", "text": f"{id} eggs"}
+                ],
+            }
+            for id, role, parent in (
+                *(("m1", "user", None), ("m2", "assistant", "m1"), ("m3", "user", None), ("m4", "assistant", "m3")),
+                *(("m5", "user", None), ("m6", "assistant", "m5"), ("m7", "user", None), ("m8", "assistant", "m7")),
+            )
+        ],
+    },
     "open-webui-row": WEBUI[0],
     "open-webui-chat": WEBUI[0]["chat"],
     "open-webui-plain": [{**WEBUI[0], "chat": {"history": WEBUI[0]["chat"]["history"]}}],

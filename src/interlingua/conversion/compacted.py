@@ -92,8 +92,9 @@ class Compaction:
         if message.role == ROLE:
             self.first = (summary,)
             return
-        self.last = replacement(message)
-        if not self.last:
+        replaced = replacement(message)
+        self.last = replaced or ()
+        if replaced is None:
             # codex-rs/core/src/compact.rs, `build_compacted_history`: instructions and questions, then the summary.
             self.last, self._kinds = (summary,), (UserMessage, SystemMessage)
 
@@ -107,13 +108,16 @@ class Compaction:
         return self._is_kept or isinstance(entry.message, self._kinds)
 
 
-def replacement(message: CustomMessage) -> tuple[AgentMessage, ...]:
-    """Returns the history that newer versions of Codex write beside the summary, as items of the Responses wire."""
+def replacement(message: CustomMessage) -> tuple[AgentMessage, ...] | None:
+    """Returns the history that newer versions of Codex write beside the summary, as items of the Responses wire.
+
+    It may be empty; None if there is none.
+    """
     payload: Any = message.fields.get("payload")
     items = payload.get("replacement_history") if isinstance(payload, dict) else None
-    if not isinstance(items, list) or not items:
-        return ()
+    if not isinstance(items, list):
+        return None
     try:
         return dialect(str(FORMATS["codex-cli"].adapted_for)).decode_request({"input": items}).context.messages
     except InterlinguaError:
-        return ()
+        return None

@@ -103,7 +103,7 @@ class Survey:
             self.answered.add(message.tool_call_id)
         if isinstance(message, CustomMessage) and summary_of(message) is not None:
             self.compactions.append((at, message))
-            for one in replacement(message):
+            for one in replacement(message) or ():
                 self._add(at, one)
 
     def _add(self, at: int, message: AgentMessage) -> None:

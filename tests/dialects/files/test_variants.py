@@ -1039,24 +1039,36 @@ def opencode(role: str, *parts: dict[str, Any], **info: Any) -> dict[str, Any]:
     return {"info": {"role": role, "time": {"created": 1}, **info}, "parts": list(parts)}
 
 
+OPENCODE_COMPACTED = [
+    opencode("user", {"type": "text", "text": "One"}, id="m1"),
+    opencode("assistant", {"type": "text", "text": "1"}, id="m2", parentID="m1"),
+    opencode("user", {"type": "text", "text": "Two"}, id="m3"),
+    opencode("assistant", {"type": "text", "text": "2"}, id="m4", parentID="m3"),
+    opencode("user", {"type": "compaction", "auto": True, "tail_start_id": "m3"}, id="m5"),
+    opencode("assistant", {"type": "text", "text": "Sum"}, id="m6", parentID="m5", summary=True, finish="stop"),
+]
+
+
 def test_a_compaction_of_opencode_keeps_its_tail() -> None:
-    """The model reads the messages from `tail_start_id` on still; it reads the request for a summary as a question."""
-    messages = [
-        opencode("user", {"type": "text", "text": "One"}, id="m1"),
-        opencode("assistant", {"type": "text", "text": "1"}, id="m2", parentID="m1"),
-        opencode("user", {"type": "text", "text": "Two"}, id="m3"),
-        opencode("assistant", {"type": "text", "text": "2"}, id="m4", parentID="m3"),
-        opencode("user", {"type": "compaction", "auto": True, "tail_start_id": "m3"}, id="m5"),
-        opencode("assistant", {"type": "text", "text": "Sum"}, id="m6", parentID="m5", summary=True, finish="stop"),
+    """After the summary the model reads the messages from `tail_start_id` on; the request for it is a question."""
+    session: dict[str, Any] = {"info": {"id": "s"}, "messages": [*OPENCODE_COMPACTED]}
+    conversation = returned(json.dumps(session).encode(), "opencode")
+    kept = ["program: What did we do so far?", "assistant: Sum", "user: Two", "assistant: 2"]
+    assert (kept, 6) == (outline(conversation), len(conversation.entries))
+    session["messages"] += [
+        opencode("user", {"type": "text", "text": "Three"}, id="m7"),
+        opencode("user", {"type": "compaction", "auto": True, "tail_start_id": "m4"}, id="m8"),
+        opencode("assistant", {"type": "text", "text": "Again"}, id="m9", parentID="m8", summary=True, finish="stop"),
+        opencode("user", {"type": "text", "text": "Four"}, id="m10"),
     ]
-    conversation = returned(json.dumps({"info": {"id": "s"}, "messages": messages}).encode(), "opencode")
-    assert outline(conversation) == [
-        "user: Two",
-        "assistant: 2",
-        "program: What did we do so far?",
-        "assistant: Sum",
+    assert outline(returned(json.dumps(session).encode(), "opencode")) == [
+        *(kept[0], "assistant: Again", kept[3], *kept[:2]),
+        *("user: Three", "user: Four"),
     ]
-    assert len(conversation.entries) == 6
+    session["info"]["revert"] = {"messageID": "m8"}
+    assert [*kept, "user: Three"] == outline(returned(json.dumps(session).encode(), "opencode"))
+    session["info"]["revert"] = {"messageID": "m4"}
+    assert ["user: One", "assistant: 1", "user: Two"] == outline(returned(json.dumps(session).encode(), "opencode"))
 
 
 def test_an_interrupted_tool_of_opencode_gave_what_it_had() -> None:

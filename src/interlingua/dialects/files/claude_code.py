@@ -4,10 +4,12 @@ Lines form a tree through `uuid` and `parentUuid`; sub-agents (`isSidechain`) ar
 the format of Anthropic's wire, and is read by that dialect. An answer is written as it streams, one line a block, all
 with the same `message.id` and usage: here it is one message. Results of tools are lines of the user, with what the tool
 returned to the program in `toolUseResult`; a result's parent is the line of its call, so results of parallel calls are
-siblings in the file and follow one another here. At a compaction the tree begins anew; one that keeps the last messages
-(`preservedSegment`) is not followed: the path has all that was before. What the program sends to the model beside them
-(attachments, the output of commands) are messages with `origin="program"`; `prompt_snapshot` is the system text.
-All other lines (titles, snapshots of files, notices, …) are kept in their places as messages of their own role.
+siblings in the file and follow one another here. At a compaction the tree begins anew; messages that it keeps
+(`preservedMessages`, `preservedSegment`) follow its summary, and later ones follow these, as the program sends them:
+the boundary and the summary then stand before the kept messages, earlier than in the file. What the program sends to
+the model beside them (attachments, the output of commands) are messages with `origin="program"`; `prompt_snapshot` is
+the system text. All other lines (titles, snapshots of files, notices, …) are kept in their places as messages of their
+own role.
 
 What `claude --output-format stream-json` prints is read as well: the same messages with `session_id`, without parents,
 and a `result` with the usage of the whole; `parent_tool_use_id` marks the lines of sub-agents.
@@ -46,6 +48,7 @@ from ..residual import ENCODED, HINTS, JOINED, RESPONSE, optional, reading, resi
 from ..wire import FileFormat, Relations, SessionStream
 from . import claude_attachments, new_sessions
 from . import records as _records
+from .claude_compactions import Compactions, Kept
 from .joining import NAMED, apart, join, joined, place, unlike
 from .line_readers import LineReader
 from .records import (
@@ -484,10 +487,13 @@ class _Reading:
         self.known: IdSet | set[str | None] = set() if ids is None else IdSet(ids)
         self.noted: list[dict[str, Any]] = []  # lines with a title or with the usage of the whole
         self.streamed = False
+        self.compactions = Compactions()
         self.systems: dict[bool, tuple[TextBlock, ...]] = {}  # the last system text, by whether it is a sub-agent's
 
     def entries(self, lines: Iterable[dict[str, Any]]) -> Iterator[tuple[Entry, Any]]:
         records, known = _records_of(), self.known
+        compactions = self.compactions
+        at = 0
         for line in lines:
             kind = line.get("type")
             if kind not in ("user", "assistant") and isinstance(kind, str) and kind in _NOTED:
@@ -506,7 +512,15 @@ class _Reading:
                     known.add(entry.id)
                 if (aside is True or isinstance(call, str)) and entry.id is not None:
                     self.sub_agents[entry.id] = call or ""
+                if kind == "system" or compactions.boundaries:
+                    compactions.note(entry, line, at)
+                at += 1
                 yield entry, thread
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a compaction may have kept entries; in the program's output, lines follow one another."""
+        return not self.streamed and self.compactions.keep
 
     def about(self, model: str | None, envelope: dict[str, Any]) -> Conversation:
         """The conversation without its entries, when all lines are read."""
@@ -536,11 +550,14 @@ def _decoded(lines: Iterable[dict[str, Any]], envelope: dict[str, Any]) -> Conve
     head = main[-1].id if main else None
     model = next(filter(None, (model_of(entry.message) for entry in reversed(main or entries))), None)
     chains = _Links()
-    linked = tuple(_linked(join(entries, groups, API), aliases, sub_agents, session.streamed, chains))
+    messages = join(entries, groups, API)
+    kept = Kept(session.compactions, messages, aliases, sub_agents) if session.keeps else None
+    ordered = messages if kept is None else kept.ordered(messages)
+    linked = tuple(_linked(ordered, aliases, sub_agents, session.streamed, chains, kept))
     return replace(
         session.about(model, envelope),
         entries=linked,
-        head=_head(aliases.get(head, head), chains, linked[-1].id if linked else None),
+        head=_head(aliases.get(head, head), chains, linked[-1].id if linked else None, kept),
     )
 
 
@@ -568,8 +585,10 @@ class _Links:
         self.known: IdSet | set[str] = set() if ids is None else IdSet(ids)
 
 
-def _head(head: str | None, chains: _Links, last: str | None) -> str | None:
+def _head(head: str | None, chains: _Links, last: str | None, kept: Kept | None) -> str | None:
     """Where a session stands: at the end of a chain if it is in one. None if that is the `last` entry."""
+    if kept is not None and head is not None:
+        head = kept.ends.get(head, head)
     if head is not None and head in chains.member:
         head = chains.tails[chains.member[head]]
     return None if head == last else head
@@ -608,7 +627,7 @@ class _Stream:
         # An answer with a line that has no id: then the parents of lines without a parent depend on the whole file.
         self.is_regular = is_regular
         self._last = last.get(0, last.get(1))
-        self._streamed, self._unique = session.streamed, not session.repeats
+        self._streamed, self._unique, self._keeps = session.streamed, not session.repeats, session.keeps
         self.about = session.about(models.get(0 if 0 in last else 1 if 1 in last else 2), {})
 
     def entries(self) -> Iterator[Entry]:
@@ -616,11 +635,16 @@ class _Stream:
         session = _Reading(unique=self._unique, ids=ids)
         aliases, chains = IdMap(ids), _Links(ids)
         last: str | None = None
-        for entry in _linked(self._joined(session, aliases), aliases, session.sub_agents, self._streamed, chains):
+        entries, kept = self._joined(session, aliases), None
+        if self._keeps:
+            noted = _Reading(unique=self._unique, ids=ids)
+            kept = Kept(noted.compactions, self._joined(noted, aliases), aliases, noted.sub_agents, ids)
+            entries = kept.ordered(entries)
+        for entry in _linked(entries, aliases, session.sub_agents, self._streamed, chains, kept):
             yield entry
             last = entry.id
         head = aliases.get(self._last)
-        self.head = _head(self._last if head is None else head, chains, last)
+        self.head = _head(self._last if head is None else head, chains, last, kept)
 
     def _joined(self, session: _Reading, aliases: IdMap) -> Iterator[Entry]:
         """What `join` gives; `aliases` are those of the answers that are complete."""
@@ -701,6 +725,7 @@ def _linked(
     sub_agents: IdMap | Mapping[str, str],
     streamed: bool,
     chains: _Links,
+    kept: Kept | None,
 ) -> Iterator[Entry]:
     """The entries with messages for parents, not lines; `chains` receives the chains of results.
 
@@ -711,6 +736,7 @@ def _linked(
     prompts: dict[Any, tuple[str, str]] = {}  # what a sub-agent is asked -> the answer and the call that ask it
     tails, member, callers, known = chains.tails, chains.member, chains.callers, chains.known
     last: dict[str | None, str] = {}  # of each thread
+    closed: Container[str] = () if kept is None else kept.last  # only results follow in their chains
     for entry in entries:
         id, parent = entry.id, entry.parent_id
         if id is None:
@@ -720,6 +746,8 @@ def _linked(
         if streamed:  # a line follows the one before, sub-agents in threads of their own
             parent = last.get(sub_agents.get(id))
             last[sub_agents.get(id)] = id
+        elif kept is not None:
+            parent = kept.parent(id, parent, id not in sub_agents)
         if parent not in known:
             parent = None  # in another file
         message: Any = entry.message
@@ -731,7 +759,8 @@ def _linked(
             if answer is not None and (id in sub_agents) == (answer in sub_agents):
                 asked = callers.get(message.tool_call_id) if kind is ToolResultMessage else None
                 turn = kind is AssistantMessage or (kind is UserMessage and message.origin is None)
-                if asked == answer or (asked is None and not turn and kind is not ToolResultMessage):
+                goes_on = asked is None and not turn and kind is not ToolResultMessage and tails[answer] not in closed
+                if asked == answer or goes_on:
                     parent = tails[answer]
                     tails[answer] = id
                     member[id] = answer

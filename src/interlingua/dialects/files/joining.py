@@ -1,8 +1,9 @@
 """One message of several records, and records in another order than their messages: both ways.
 
 Programs write one answer over several lines, and name parents that are lines, not messages. `join` makes one entry of
-the entries that such lines were read as, `place` gives an entry another place in the tree than its record states; both
-leave hints in the entry's `extra` by which `apart` gives back the entries of the records, in their order.
+the entries that such lines were read as, `place` gives an entry another place in the tree than its record states, and
+`ahead` one before its place in the file; they leave hints in the entry's `extra` by which `apart` gives back the
+entries of the records, in their order.
 """
 
 import heapq
@@ -21,6 +22,7 @@ from ..residual import with_residual
 PARTS = "~parts"  # of an entry: the records of which it is made, in order
 NAMED = "~named"  # of an entry: the id that it was given, and the one that its record has
 STATED = "~stated"  # of an entry: the parent that it was given, and the one that its record states
+AHEAD = "~ahead"  # of an entry that stands before its record's place: that place, and the entry that follows the record
 
 
 def join(entries: Sequence[Entry], groups: Iterable[Sequence[int]], api: str, *, pieces: bool = False) -> list[Entry]:
@@ -157,35 +159,50 @@ def _differences(part: Sequence[Any], whole: Sequence[Any]) -> dict[str, Any]:
 
 
 def apart(entries: Iterable[Entry], api: str) -> Iterator[Entry]:
-    """The entries of the records, as they were before `join` and `place`.
+    """The entries of the records, as they were before `join`, `place` and `ahead`.
 
-    Only parts of answers wait for their places, so that a long file need not be in memory.
+    Only parts of answers and entries ahead wait for their places, so that a long file need not be in memory.
     """
     waiting: list[tuple[int, int, Entry]] = []  # a heap of places, order and parts
+    followed: dict[str, int] = {}  # entries before which others are at the latest -> the place of the first
     at = count = 0
+
+    def due() -> Iterator[Entry]:
+        nonlocal at
+        while waiting and waiting[0][0] <= at:
+            yield heapq.heappop(waiting)[2]
+            at += 1
+
     for entry in entries:
         stated = entry.extra.get(api, {}).get(STATED) if entry.extra else None
         parts = entry.extra.get(api, {}).get(PARTS) if entry.extra else None
         named = entry.extra.get(api, {}).get(NAMED) if entry.extra else None
+        early = entry.extra.get(api, {}).get(AHEAD) if entry.extra else None
+        if parts is not None or (followed and entry.id in followed):
+            yield from due()
+            # Further on if entries before it were taken out.
+            at = max(at, followed.pop(entry.id or "", 0), 0 if parts is None else parts[0]["at"])
         if named is not None and named[0] == entry.id:
             entry = replace(entry, id=named[1])
         if stated is not None and stated[0] == entry.parent_id:
             entry = replace(entry, parent_id=stated[1])
-        entry = _without(entry, api) if not (stated is parts is named is None) else entry
-        for place, part in () if parts is None else _parts(entry, parts, api):
+        entry = _without(entry, api) if not (stated is parts is named is early is None) else entry
+        placed = [(early[0], entry)] if early is not None else () if parts is None else _parts(entry, parts, api)
+        for place, part in placed:
             heapq.heappush(waiting, (place, count, part))
             count += 1
-        while waiting and waiting[0][0] <= at:
-            yield heapq.heappop(waiting)[2]
-            at += 1
-        if parts is None:
+        if early is not None and early[1] is not None:
+            followed.setdefault(early[1], early[0])
+        if waiting:
+            yield from due()
+        if parts is early is None:
             yield entry
             at += 1
     yield from (part for _, _, part in sorted(waiting, key=itemgetter(0, 1)))
 
 
 def _without(entry: Entry, api: str) -> Entry:
-    rest = {key: value for key, value in entry.extra[api].items() if key not in (PARTS, STATED, NAMED)}
+    rest = {key: value for key, value in entry.extra[api].items() if key not in (PARTS, STATED, NAMED, AHEAD)}
     return replace(entry, extra={**entry.extra, api: rest})
 
 
@@ -268,3 +285,8 @@ def place(entry: Entry, parent: str | None, api: str) -> Entry:
     kept = entry.extra.get(api, {})
     stated = (kept.get(STATED) or [None, entry.parent_id])[1]
     return replace(entry, parent_id=parent, extra={**entry.extra, api: {**kept, STATED: [parent, stated]}})
+
+
+def ahead(entry: Entry, at: int, follower: str | None, api: str) -> Entry:
+    """The entry before its place, which is `at` among the entries of the file and before that of `follower`."""
+    return with_residual(entry, api, **{AHEAD: [at, follower]})

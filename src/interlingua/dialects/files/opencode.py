@@ -3,8 +3,9 @@
 A `tool` part is a call and its result at once: `state.status` says how far it came, and one that is `running` or
 `pending` has no result. An older answer may have several steps, each between a `step-start` and a `step-finish`; each
 is an answer of the model. `tokens.output` excludes the reasoning. Text that is `synthetic` was put in by the program,
-text that is `ignored` was never sent. After a compaction by the user, the conversation continues from the summary
-that follows; what `revert` names, and all after it, was taken back. Both stay in the tree.
+text that is `ignored` was never sent. After a compaction the conversation continues from the summary that follows, then
+come the messages that it kept (`tail_start_id`) and the later ones; what `revert` names, and all after it, was taken
+back. Both stay in the tree.
 
 The SQLite database has the same objects in the tables `session`, `message` and `part`, as has that of newer versions of
 Kilo Code, which come from it. The program of the same name that is now called Crush has `sessions` and `messages`, with
@@ -12,6 +13,7 @@ parts of `type` and `data`.
 """
 
 import sqlite3
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -165,39 +167,56 @@ def _result(id: str, name: str, state: dict[str, Any]) -> list[Message]:
 class _Reader(TreeReader):
     """Reads the messages of a session, whose `info` is given.
 
-    A message that asks for a summary begins the conversation anew if a summary was written behind it, with the messages
-    from `tail_start_id` on, which the model reads still: message-v2.ts, `filterCompacted`.
+    A message that asks for a summary begins the conversation anew if a summary was written behind it. After the last of
+    them come the messages from its `tail_start_id` on, which the model reads still: message-v2.ts, `filterCompacted`.
     """
 
     def __init__(self, info: dict[str, Any], messages: ReadAgain) -> None:
         super().__init__()
         self._info = info
-        self._summaries: dict[Any, int] = {}  # the message that asked -> the place of the last summary
+        self._reverted = optional(inner(info, "revert", "messageID"))
+        self._count = 0
+        summaries: dict[Any, int] = {}  # the message that asked -> the place of the last summary
         for at, message in enumerate(messages()):
             about = fields_of(message.get("info"))
+            if self._reverted is not None and about.get("id") == self._reverted:
+                break
             if about.get("summary") is True and about.get("error") is None:
-                self._summaries[_name(about.get("parentID"))] = at
-        self._begins: set[int] = set()  # the places where the conversation begins anew
+                summaries[_name(about.get("parentID"))] = at
+        begins: list[int] = []
+        self._kept: tuple[int, int, int] | None = None  # where the kept messages begin, their summary begins and ends
         places: dict[Any, int] = {}
-        for at, message in enumerate(messages() if self._summaries else ()):
+        for at, message in enumerate(messages() if summaries else ()):
+            self._count += 1
             about = fields_of(message.get("info"))
             places[_name(about.get("id"))] = at
             part = next((one for one in items(message.get("parts")) if one.get("type") == "compaction"), None)
-            if part is not None and self._summaries.get(_name(about.get("id")), -1) > at:
+            end = summaries.get(_name(about.get("id")), -1)
+            if part is not None and end > at:
                 tail = optional(part.get("tail_start_id"))
-                self._begins.add(at if tail is None else places.get(tail, at))
+                first = at if tail is None else places.get(tail, at)
+                self._kept = None if first == at else (first, at, end + 1)
+                while begins and begins[-1] >= first:
+                    begins.pop()
+                begins.append(first)
+        self._begins = frozenset(begins)  # the places where the conversation begins anew
+
+    def order(self, records: Iterable[Any]) -> "array[int] | None":
+        if self._kept is None:
+            return None
+        first, at, end = self._kept
+        return array("Q", (*range(first), *range(at, end), *range(first, at), *range(end, self._count)))
 
     def messages(self, records: Iterable[Record]) -> Iterator[Message]:
         tree, info = self.tree, self._info
-        reverted = optional(inner(info, "revert", "messageID"))
         taken_back: int | None = None
         for at, message in enumerate(records):
             about, parts = fields_of(message.get("info")), items(message.get("parts"))
-            if reverted is not None and about.get("id") == reverted and taken_back is None:
+            if self._reverted is not None and about.get("id") == self._reverted and taken_back is None:
                 taken_back = len(tree.path)
-            if (about.get("summary") is True and about.get("role") == "user") or at in self._begins:
+            is_summary = about.get("summary") is True and about.get("role") == "user"
+            if taken_back is None and (is_summary or at in self._begins):
                 tree.cut(0)
-                taken_back = None if taken_back is None else 0
             if about.get("role") == "user":
                 found = _asked(about, parts)
             else:
