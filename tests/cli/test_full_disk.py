@@ -24,6 +24,7 @@ CASES = {
     ("batch", "submit", "in.json", "-m", "debug/echo", "--jobs", "2", "--name", "b"): (64, "home/batches/b"),
     ("batch", "submit", "in.jsonl", "-m", "debug/echo", "--jobs", "2", "--name", "b"): (3000, "b/journal.jsonl"),
     ("sessions", "import", "in.json"): (1000, "home/agents/main/sessions/"),
+    ("sessions", "import", "long.json"): (100000, "home/agents/main/sessions/"),
     ("plugins", "new", "plug"): (64, "plug/"),
     ("serve", "keys", "add", "x"): (64, "home/gateway/keys.json"),
     ("serve", "usage"): (1000, "home/gateway/gateway.db"),
@@ -62,6 +63,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], 
     for number in range(len(CASES)):
         (root / str(number) / "out").mkdir(parents=True)
         (root / str(number) / "in.json").write_text(json.dumps(question))
+        (root / str(number) / "long.json").write_text(json.dumps({"messages": question["messages"] * 100}))
         short = json.dumps({"messages": [{"role": "user", "content": "hi"}]}) + "\n"
         (root / str(number) / "in.jsonl").write_text(short * 12)
     given = json.dumps([(arguments, limit) for arguments, (limit, _) in CASES.items()])
@@ -83,7 +85,7 @@ def test_the_error_names_the_file_and_a_remedy(
     assert place in last[0] and "; " in last[0].split(place)[1]
     assert "Traceback" not in done.err
     assert [] == [path for path in folder.rglob("*") if path.name.endswith((".part", ".new"))]
-    assert {"in.json", "in.jsonl", "out"} == {path.name for path in folder.iterdir()} - {"home"}
+    assert {"in.json", "in.jsonl", "long.json", "out"} == {path.name for path in folder.iterdir()} - {"home"}
     assert [] == [*(folder / "out").iterdir(), *(folder / "home").glob("agents/*/sessions/*.jsonl")]
 
 
