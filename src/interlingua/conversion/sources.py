@@ -129,7 +129,7 @@ def expand(inputs: Iterable[str]) -> list[Source]:
             continue
         path = Path(given)
         if path.is_dir():
-            inside = [Source(p) for p in sorted(path.rglob("*")) if p.is_file() and is_ours(p)]
+            inside = _files_below(path)
             if not inside:
                 raise SourceError(f"{given}: no readable file in this folder; name files with other extensions")
             sources.extend(inside)
@@ -141,6 +141,15 @@ def expand(inputs: Iterable[str]) -> list[Source]:
                 raise SourceError(f"{given}: no file matches")
             sources.extend(found)
     return sources
+
+
+def _files_below(folder: Path) -> list[Source]:
+    """The files that may be ours; and the folders that cannot be read, which reading them reports."""
+    refused = list[Path]()
+    walked = os.walk(folder, onerror=lambda error: refused.append(Path(error.filename)))
+    inside = [Path(where, name) for where, _, names in walked for name in names]
+    found = [path for path in inside if is_ours(path) and path.is_file()]
+    return [Source(path) for path in sorted(found + refused)]
 
 
 def is_ours(path: Path) -> bool:
