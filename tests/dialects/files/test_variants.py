@@ -1159,3 +1159,51 @@ def test_openhands_has_summaries_and_calls_of_agents_that_run_by_themselves() ->
     events = [{"source": "agent", "timestamp": "2026-01-01T00:00:00", **event} for event in events]
     conversation = returned(json.dumps(events).encode(), "openhands")
     assert outline(conversation) == ["user: Go", "program: So far", "assistant:  execute()", "execute -> eggs"]
+
+
+COUNTS = {"input": 100, "output": 20, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+REQUEST = {"tokensIn": 100, "tokensOut": 20, "cost": 0.25}
+CHAT = {"model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}}]}
+PRICED = {
+    "opencode": {
+        "info": {"id": "ses_1", "title": "T", "time": {"created": 1735000000000}},
+        "messages": [
+            {
+                "info": {"id": "msg_1", "role": "assistant", "modelID": "m", "tokens": COUNTS, "cost": 0.25},
+                "parts": [{"type": "text", "text": "Hi"}],
+            }
+        ],
+    },
+    "cline": [
+        {"ts": 1735000000000, "type": "say", "say": "text", "text": "Go"},
+        {"ts": 1735000000001, "type": "say", "say": "api_req_started", "text": json.dumps(REQUEST)},
+        {"ts": 1735000000002, "type": "say", "say": "text", "text": "Hi"},
+    ],
+    "litellm-log": {
+        "id": "1",
+        "call_type": "acompletion",
+        "startTime": 1735000000.1,
+        "response_cost": 0.25,
+        "prompt_tokens": 100,
+        "completion_tokens": 20,
+        "messages": [{"role": "user", "content": "Go"}],
+        "response": CHAT,
+    },
+    "langfuse": {
+        "id": "g",
+        "traceId": "t",
+        "type": "GENERATION",
+        "input": [{"role": "user", "content": "Go"}],
+        "output": {"role": "assistant", "content": "Hi"},
+        "usageDetails": {"input": 100, "output": 20, "total": 120},
+        "costDetails": {"input": 0.2, "output": 0.05, "total": 0.25},
+    },
+}
+
+
+@pytest.mark.parametrize("name", PRICED)
+def test_the_cost_that_a_file_states_is_the_cost(name: str) -> None:
+    """And not the list price."""
+    answer = returned(json.dumps(PRICED[name]).encode(), name).messages[-1]
+    assert isinstance(answer, il.AssistantMessage) and answer.usage is not None
+    assert il.Cost(total=0.25) == answer.usage.cost
