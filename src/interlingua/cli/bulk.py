@@ -29,7 +29,7 @@ from ..conversion import containers, large_sessions, sources
 from ..conversion.converting import with_losses
 from ..conversion.detection import detect_name
 from ..conversion.large_encoding import encode_large
-from ..conversion.sources import Document, Problem, Source, as_utf8
+from ..conversion.sources import Document, Problem, Source
 from ..dialects import FORMATS, WIRES
 from ..dialects.files import transcript
 from ..dialects.wire import FileFormat
@@ -38,6 +38,7 @@ from ..values.errors import FormatError, InterlinguaError, Unsupported
 from ..values.losses import Lines, Loss, replaced
 from ..values.regular import stream_regular
 from ..values.request import Conversation, ModelDescriptor
+from ..values.text import as_utf8
 from .output import LossSummary, loss_json
 
 PIECE = 2 * 1024 * 1024

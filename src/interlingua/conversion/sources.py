@@ -29,6 +29,7 @@ from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines, Text
 from ..values.regular import stream_regular
 from ..values.request import Conversation
+from ..values.text import as_utf8
 from . import containers
 from .arrays import CHUNK, FIRST, FileLists, Listing, Splitter, elements, outline, parts, spooled, with_lists
 from .containers import SourceError
@@ -218,13 +219,6 @@ def read_all(source: Source, limit: int = DEFAULT_LIMIT) -> bytes:
             f"{source.name}: must become one body and is larger than {limit >> 20} MB; split it, or raise --max-size"
         )
     return as_utf8(data)
-
-
-def as_utf8(data: bytes) -> bytes:
-    """Decodes by the byte order mark and returns UTF-8 bytes."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16", "replace").encode()
-    return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def unpacked(data: bytes) -> bytes:
