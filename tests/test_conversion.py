@@ -108,6 +108,47 @@ def test_a_shape_tells_its_dialect(data: Any, name: str) -> None:
         assert name not in found.others
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "text"])
+def test_a_byte_order_mark_is_no_part_of_a_body(encoding: str) -> None:
+    """As in a file that is read."""
+    line = '{"role":"user","content":"Grüße"}'
+    text = f'{{"model":"m","messages":[{line}]}}'
+    lines = f"{line}\n{line}\n"
+    assert il.detect(lines) == il.detect(f"\ufeff{lines}") and il.decode(lines) == il.decode(f"\ufeff{lines}")
+    marked = f"\ufeff{text}" if encoding == "text" else text.encode(encoding)
+    assert il.detect(text) == il.detect(marked) and not il.check(marked)
+    assert il.decode(text) == il.decode(marked) == il.decode(marked, "openai-completions")
+    assert il.convert(text, "ollama-chat").body == il.convert(marked, "ollama-chat").body
+
+
+OTHER_ANSWERS = {
+    "openai-completions": {
+        "object": "chat.completion",
+        "model": "m",
+        "choices": [
+            {"index": at, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+            for at, text in enumerate(("Hi", "Ho"))
+        ],
+    },
+    "google-generative-ai": {
+        "candidates": [
+            {"index": at, "content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP"}
+            for at, text in enumerate(("Hi", "Ho"))
+        ],
+        "modelVersion": "m",
+    },
+}
+
+
+@pytest.mark.parametrize("name", OTHER_ANSWERS)
+def test_another_answer_that_a_target_has_no_place_for_is_lost(name: str) -> None:
+    """It is content, and no bookkeeping."""
+    losses = il.convert(OTHER_ANSWERS[name], "anthropic-messages").losses
+    assert ["answers"] == [loss.what for loss in losses if loss.severity == "dropped"]
+    with pytest.raises(Unsupported):
+        il.convert(OTHER_ANSWERS[name], "anthropic-messages", strict=True)
+
+
 def test_words_alone_could_be_several_dialects() -> None:
     """
     A list of roles and texts is the same in most chats: the others are named.

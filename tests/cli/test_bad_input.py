@@ -284,3 +284,26 @@ def test_an_unknown_level_of_reasoning_is_refused_before_anything_is_sent(
     assert 0 != done.code and "" == done.out
     assert "reasoning" in done.err and "Traceback" not in done.err
     assert repr(level) in done.err and "'xhigh'" in done.err
+
+
+_WITHOUT_PRIVILEGES = """
+import ctypes, os, sys
+if sys.platform == "linux":  # root reads every folder unless it gives up CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
+    for capability in 1, 2:
+        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("command", ["stats", "convert -t openai", "sessions import", "archive add"])
+def test_a_folder_that_cannot_be_read_is_named(command: str, tmp_path: Path) -> None:
+    """With what lies beside it, which is read."""
+    (tmp_path / "in" / "locked").mkdir(parents=True)
+    (tmp_path / "in" / "a.json").write_text('{"messages": [{"role": "user", "content": "Hi"}]}')
+    (tmp_path / "in" / "locked").chmod(0)
+    env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path / "home")}
+    given = [sys.executable, "-c", _WITHOUT_PRIVILEGES, *COMMAND, *command.split(), "in"]
+    done = subprocess.run(given, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    (tmp_path / "in" / "locked").chmod(0o700)
+    refused = [line for line in done.stderr.splitlines() if "locked: Permission denied" in line]
+    assert (1, 1) == (done.returncode, len(refused)) and done.stdout, done

@@ -24,6 +24,7 @@ from cli.running import COMMAND, run
 from interlingua.cli import bulk
 from interlingua.cli.convert import command
 from interlingua.conversion import arrays
+from interlingua.conversion.sources import Source
 
 
 def row(at: int, size: int = 200) -> dict[str, Any]:
@@ -141,6 +142,28 @@ def test_packed_files_go_through_whole(tmp_path: Path, packing: str, ending: str
         data = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
     assert list(range(300)) == numbers(data)
     assert 300 == len(list(il.read(out)))
+
+
+@pytest.mark.parametrize("change", ["shorter", "another", "longer"])
+def test_a_file_that_changes_meanwhile_is_refused(tmp_path: Path, monkeypatch: Any, change: str) -> None:
+    """Unless it grows: a part of it, or two halves, would look whole."""
+    monkeypatch.setattr(bulk, "PIECE", 20_000)
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(LINES)
+    task = bulk.Task(None, "openai-finetune", None, strict=False, limit=1 << 20)
+    found = bulk.run(enumerate(bulk.pieces(Source(path), task)), task, 1)
+    count = next(found)[2].count
+    if change == "shorter":
+        os.truncate(path, 5000)
+    elif change == "another":
+        (tmp_path / "other").write_bytes(LINES)
+        (tmp_path / "other").replace(path)
+    else:
+        path.write_bytes(LINES + LINES)
+        assert 600 == count + sum(result.count for _, _, result in found)
+        return
+    with pytest.raises(il.InterlinguaError, match=r"in\.jsonl: the file was changed while it was read; try again"):
+        list(found)
 
 
 def test_a_line_longer_than_the_limit_is_passed_over(tmp_path: Path, monkeypatch: Any) -> None:

@@ -24,6 +24,7 @@ CASES = {
     ("batch", "submit", "in.json", "-m", "debug/echo", "--jobs", "2", "--name", "b"): (64, "home/batches/b"),
     ("batch", "submit", "in.jsonl", "-m", "debug/echo", "--jobs", "2", "--name", "b"): (3000, "b/journal.jsonl"),
     ("sessions", "import", "in.json"): (1000, "home/agents/main/sessions/"),
+    ("sessions", "import", "long.json"): (100000, "home/agents/main/sessions/"),
     ("plugins", "new", "plug"): (64, "plug/"),
     ("serve", "keys", "add", "x"): (64, "home/gateway/keys.json"),
     ("serve", "usage"): (1000, "home/gateway/gateway.db"),
@@ -62,6 +63,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], 
     for number in range(len(CASES)):
         (root / str(number) / "out").mkdir(parents=True)
         (root / str(number) / "in.json").write_text(json.dumps(question))
+        (root / str(number) / "long.json").write_text(json.dumps({"messages": question["messages"] * 100}))
         short = json.dumps({"messages": [{"role": "user", "content": "hi"}]}) + "\n"
         (root / str(number) / "in.jsonl").write_text(short * 12)
     given = json.dumps([(arguments, limit) for arguments, (limit, _) in CASES.items()])
@@ -83,15 +85,37 @@ def test_the_error_names_the_file_and_a_remedy(
     assert place in last[0] and "; " in last[0].split(place)[1]
     assert "Traceback" not in done.err
     assert [] == [path for path in folder.rglob("*") if path.name.endswith((".part", ".new"))]
-    assert {"in.json", "in.jsonl", "out"} == {path.name for path in folder.iterdir()} - {"home"}
+    assert {"in.json", "in.jsonl", "long.json", "out"} == {path.name for path in folder.iterdir()} - {"home"}
     assert [] == [*(folder / "out").iterdir(), *(folder / "home").glob("agents/*/sessions/*.jsonl")]
 
 
-def test_standard_output_is_named() -> None:
-    """What cannot be printed is no success."""
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["dialects"], ["dialects", "--json"], ["logs", "path"]], ids=" ".join)
+def test_standard_output_is_named(arguments: list[str], unbuffered: str) -> None:
+    """What cannot be printed is no success, also if it waits in a buffer until the end."""
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "wb") as full:  # noqa: PTH123
-        done = subprocess.run([*COMMAND, "dialects"], stdout=full, stderr=subprocess.PIPE, check=False, timeout=120)
-    expected = "interlingua: standard output: No space left on device; "
-    assert (1, True) == (done.returncode, done.stderr.decode().startswith(expected))
+        done = subprocess.run(
+            [*COMMAND, *arguments], env=env, stdout=full, stderr=subprocess.PIPE, check=False, timeout=120
+        )
+    (line,) = done.stderr.decode().splitlines()
+    assert (1, True) == (done.returncode, line.startswith("interlingua: standard output: No space left on device; "))
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_part_of_the_output_is_no_success(tmp_path: Path, unbuffered: str) -> None:
+    """A disk that takes a part of what is written at once, which an unbuffered stream of Python does not report."""
+    row = json.dumps({"messages": [{"role": "user", "content": "walrus"}, {"role": "assistant", "content": "Hi"}]})
+    (tmp_path / "in.jsonl").write_text(f"{row}\n" * 1000)
+    command = [*COMMAND, "convert", "in.jsonl", "-t", "openai-finetune"]
+    limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))"
+    limited = f"import os, resource; {limit}; os.execv({COMMAND[0]!r}, {command})"
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered, "INTERLINGUA_HOME": str(tmp_path)}
+    with (tmp_path / "out").open("wb") as out:
+        done = subprocess.run(
+            [sys.executable, "-c", limited], cwd=tmp_path, env=env, stdout=out, stderr=subprocess.PIPE, check=False
+        )
+    assert (1, 9000) == (done.returncode, (tmp_path / "out").stat().st_size), done.stderr
+    assert done.stderr.startswith(b"interlingua: standard output: File too large; ")

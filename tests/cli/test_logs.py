@@ -288,7 +288,8 @@ def test_a_conversation_that_was_imported_before_is_named(home: Path, tmp_path: 
     assert first[0] != imported("--again")[0]
     file = home / "agents" / "main" / "sessions" / f"{first[0]}.jsonl"
     file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
-    assert not imported()[1] and 3 == len(run("sessions", "list", "--json").json)
+    assert not imported()[1] and imported()[1]
+    assert 3 == len(run("sessions", "list", "--json").json)
 
 
 def test_an_unknown_entry_is_named_with_what_lists_the_entries(home: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import interlingua as il
-from interlingua.sessions import Session, SessionBusy, SessionError, store_at
+from interlingua.sessions import Session, SessionBusy, SessionError, Store, save, store_at
 from interlingua.sessions.files import CATALOGUE, FileStore
 from sessions.making import texts, user
 
@@ -60,6 +60,22 @@ def test_messages_are_numbered_along_their_paths(tmp_path: Path, kind: str) -> N
         ids = ["3b", "record", "3", "1", "compaction", "2", "missing", "2b"]
         assert {"1": 1, "2": 2, "3": 3, "2b": 2, "3b": 3} == session.message_numbers(ids)
     store.close()
+
+
+def test_a_conversation_that_is_not_saved_whole_is_not_there(store: Store, tmp_path: Path) -> None:
+    """Half of it would look like all of it; a session that was there before stays."""
+    entries = [il.Entry(message=user(text)) for text in "abc"]
+    ids = {"": "1"}
+    with pytest.raises(KeyError):
+        save(il.Conversation(entries=tuple(entries)), new_id=lambda: ids.pop(""), id="s", store=store)
+    assert [] == store.sessions("main") and [] == [*tmp_path.rglob("s.*")]
+    with save(il.Conversation(entries=(entries[0],)), id="s", store=store) as session:
+        session.fork(id="fork").close()
+        with pytest.raises(SessionError, match="already exists"):
+            session.fork(id="fork")
+    with pytest.raises(SessionError, match="already exists"):
+        save(il.Conversation(), id="s", store=store)
+    assert {"s", "fork"} == {info.id for info in store.sessions("main")}
 
 
 def test_an_unknown_address_is_refused() -> None:

@@ -129,20 +129,32 @@ def main(arguments: list[str] | None = None) -> Any:
     """The entry point: expected errors are one line on stderr."""
     if arguments is None:
         _open_closed_streams()
+        _buffer_output()
         _use_utf8()
         install_safe_streams()  # until exit, for tracebacks too
         hide_process()
     try:
-        return group(args=arguments, prog_name="interlingua", standalone_mode=True)
+        try:
+            return group(args=arguments, prog_name="interlingua", standalone_mode=True)
+        finally:
+            sys.stdout.flush()  # Python would do it too late to report a failure
     except InterlinguaError as error:
         fail(str(error))
     except BrokenPipeError:
         # The reader closed the pipe (`| head`).
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+        _drop_output()
         sys.exit(141)
     except OSError as error:
-        where = error.filename or ("standard output" if is_writing(error) else None)
+        is_output = error.filename is None and is_writing(error)
+        if is_output:
+            _drop_output()
+        where = "standard output" if is_output else error.filename
         fail(reason(error) if where is None else f"{where}: {reason(error)}")
+
+
+def _drop_output() -> None:
+    """Standard output from now on goes nowhere, so that what it could not take is not tried again."""
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
 
 def _open_closed_streams() -> None:
@@ -152,6 +164,15 @@ def _open_closed_streams() -> None:
             with contextlib.suppress(OSError):
                 null = os.open(os.devnull, os.O_RDWR)  # the lowest free number, so usually this one
                 setattr(sys, name, os.fdopen(null, "r" if number == 0 else "w", encoding="utf-8"))
+
+
+def _buffer_output() -> None:
+    """Buffers standard output under PYTHONUNBUFFERED, too: an unbuffered write may silently write only a part."""
+    out = sys.stdout
+    if isinstance(out, io.TextIOWrapper) and isinstance(out.buffer, io.RawIOBase):
+        sys.stdout = open(  # noqa: SIM115
+            out.fileno(), "w", buffering=1, encoding=out.encoding, errors=out.errors, closefd=False
+        )
 
 
 def hide_process() -> None:

@@ -29,7 +29,7 @@ from ..conversion import containers, large_sessions, sources
 from ..conversion.converting import with_losses
 from ..conversion.detection import detect_name
 from ..conversion.large_encoding import encode_large
-from ..conversion.sources import Document, Problem, Source, as_utf8
+from ..conversion.sources import Document, Problem, Source
 from ..dialects import FORMATS, WIRES
 from ..dialects.files import transcript
 from ..dialects.wire import FileFormat
@@ -38,6 +38,7 @@ from ..values.errors import FormatError, InterlinguaError, Unsupported
 from ..values.losses import Lines, Loss, replaced
 from ..values.regular import stream_regular
 from ..values.request import Conversation, ModelDescriptor
+from ..values.text import as_utf8
 from .output import LossSummary, loss_json
 
 PIECE = 2 * 1024 * 1024
@@ -67,8 +68,8 @@ class Piece(NamedTuple):
 
     `kind` is `lines`, `array`, `documents`, `session` (lines that are copied), `stream` (a session whose entries are
     read one at a time), `file` or `problem`. `first` is the number of lines or elements before it. `data` is its
-    content, None if the worker reads the bytes from `start` to `end` itself; `position` is its end offset in the
-    compressed file.
+    content, None if the worker reads the bytes from `start` to `end` of the file `inode` itself; `position` is its end
+    offset in the compressed file.
     """
 
     source: Source
@@ -78,6 +79,7 @@ class Piece(NamedTuple):
     start: int = 0
     end: int = 0
     position: int = 0
+    inode: int = 0
 
 
 class PieceResult:
@@ -150,6 +152,7 @@ def _pieces_in(source: Source, stream: IO[bytes], raw: IO[bytes] | None, task: T
 def _cut(source: Source, kind: str, stream: IO[bytes], raw: IO[bytes] | None, limit: int) -> Iterator[Piece]:
     """Yields ranges of whole lines."""
     first = start = 0
+    inode = os.fstat(raw.fileno()).st_ino if raw is not None else 0
     while data := stream.read(PIECE):
         if not data.endswith(b"\n"):
             rest = stream.readline(limit + 1)
@@ -158,8 +161,14 @@ def _cut(source: Source, kind: str, stream: IO[bytes], raw: IO[bytes] | None, li
                 rest = stream.readline(limit + 1)
         position = raw.tell() if raw is not None else 0
         own = raw is stream and position - start == len(data)  # the worker can read it
-        yield Piece(source, kind, None if own else data, first, start, position, position)
+        yield Piece(source, kind, None if own else data, first, start, position, position, inode)
         start, first = position, first + data.count(b"\n") + (not data.endswith(b"\n"))
+    if raw is not None and os.fstat(raw.fileno()).st_size < start:
+        raise _changed(source)
+
+
+def _changed(source: Source) -> InterlinguaError:
+    return InterlinguaError(f"{source.name}: the file was changed while it was read; try again")
 
 
 def _elements(source: Source, found: sources.Look, raw: IO[bytes] | None) -> Iterator[Piece]:
@@ -516,7 +525,10 @@ def read_lines(piece: Piece) -> Iterable[bytes]:
     assert piece.source.path is not None
     with stream_regular(piece.source.path) as stream:
         stream.seek(piece.start)
-        return io.BytesIO(stream.read(piece.end - piece.start))
+        data = stream.read(piece.end - piece.start)
+        if os.fstat(stream.fileno()).st_ino != piece.inode or len(data) < piece.end - piece.start:
+            raise _changed(piece.source)
+        return io.BytesIO(data)
 
 
 def _copy(piece: Piece, task: Task, result: PieceResult, bodies: list[bytes]) -> None:

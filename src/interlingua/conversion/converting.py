@@ -40,6 +40,7 @@ from ..values.losses import (
 )
 from ..values.messages import AssistantMessage, CustomMessage, UserMessage
 from ..values.request import Conversation, Entry, ModelDescriptor, Problem, Request
+from ..values.text import unmarked
 from .adapting import adapter
 from .compacted import Compacted, compacted
 from .detection import (
@@ -101,6 +102,7 @@ def with_repairs(conversation: Conversation, repaired: Iterable[str], line: int 
 
 def _decode_any(data: Any, dialect: str | None) -> Conversation:
     """Decodes data; values that the caller has, and may change, are copied."""
+    data = unmarked(data)
     if is_unshared.get():
         return _decode_unshared(data, dialect)
     token = is_unshared.set(True)

@@ -18,6 +18,7 @@ from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines, Text
 from ..values.request import Conversation, Problem
+from ..values.text import unmarked
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ def value_of(data: Any) -> Any:
     """Parses a document: the JSON value of a text, `Lines` for JSON lines, the text itself for a text format."""
     if not isinstance(data, (bytes, bytearray, str)) or isinstance(data, Text):
         return data
+    data = unmarked(data)
     if _begins_lines(data):
         found = _known_text(data, HEAD) or _lines(data)
         if found is not None:

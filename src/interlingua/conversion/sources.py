@@ -29,6 +29,7 @@ from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines, Text
 from ..values.regular import stream_regular
 from ..values.request import Conversation
+from ..values.text import as_utf8
 from . import containers
 from .arrays import CHUNK, FIRST, FileLists, Listing, Splitter, elements, outline, parts, spooled, with_lists
 from .containers import SourceError
@@ -129,7 +130,7 @@ def expand(inputs: Iterable[str]) -> list[Source]:
             continue
         path = Path(given)
         if path.is_dir():
-            inside = [Source(p) for p in sorted(path.rglob("*")) if p.is_file() and is_ours(p)]
+            inside = _files_below(path)
             if not inside:
                 raise SourceError(f"{given}: no readable file in this folder; name files with other extensions")
             sources.extend(inside)
@@ -141,6 +142,15 @@ def expand(inputs: Iterable[str]) -> list[Source]:
                 raise SourceError(f"{given}: no file matches")
             sources.extend(found)
     return sources
+
+
+def _files_below(folder: Path) -> list[Source]:
+    """The files that may be ours; and the folders that cannot be read, which reading them reports."""
+    refused = list[Path]()
+    walked = os.walk(folder, onerror=lambda error: refused.append(Path(error.filename)))
+    inside = [Path(where, name) for where, _, names in walked for name in names]
+    found = [path for path in inside if is_ours(path) and path.is_file()]
+    return [Source(path) for path in sorted(found + refused)]
 
 
 def is_ours(path: Path) -> bool:
@@ -209,13 +219,6 @@ def read_all(source: Source, limit: int = DEFAULT_LIMIT) -> bytes:
             f"{source.name}: must become one body and is larger than {limit >> 20} MB; split it, or raise --max-size"
         )
     return as_utf8(data)
-
-
-def as_utf8(data: bytes) -> bytes:
-    """Decodes by the byte order mark and returns UTF-8 bytes."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16", "replace").encode()
-    return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def unpacked(data: bytes) -> bytes:

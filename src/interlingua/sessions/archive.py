@@ -239,13 +239,13 @@ class Archive:
         )
 
     def _scan(self, problems: list[Problem]) -> tuple[dict[str, Candidate], list[Path]]:
-        """Returns the files of all sources, and the missing roots."""
+        """Returns the files of all sources, and the roots and folders that are missing or cannot be read."""
         found: dict[str, Candidate] = {}
         missing: list[Path] = []
         seen: set[tuple[int, int]] = set()
         for source in self.sources():
             try:
-                for path, state in self._files(source, problems):
+                for path, state in self._files(source, problems, missing):
                     identity = (state.st_dev, state.st_ino)
                     if str(path) in found or (state.st_ino and identity in seen):
                         continue  # in two sources, or the same file under another name
@@ -257,21 +257,25 @@ class Archive:
                 problems.append(Problem(str(source.root), f"{error.strerror}; what was indexed of it is kept"))
         return found, missing
 
-    def _files(self, source: Source, problems: list[Problem]) -> Iterator[tuple[Path, os.stat_result]]:
+    def _files(
+        self, source: Source, problems: list[Problem], missing: list[Path]
+    ) -> Iterator[tuple[Path, os.stat_result]]:
+        def failed(path: Path, error: OSError) -> None:
+            if isinstance(error, FileNotFoundError):  # removed meanwhile, or a link to nothing
+                problems.append(Problem(str(path), f"{error.strerror}"))
+                return
+            missing.append(path)
+            problems.append(Problem(str(path), f"{error.strerror}; what was indexed of it is kept", kind=FAILED))
+
         state = source.root.stat()
         if not source.root.is_dir():
             yield source.root, state
             return
         program = PROGRAMS.get(source.name) if source.dialect is not None else None
         if program is not None:
-            _, found = walk(source.root, lambda path: program.has(path, source.root), program.depth)
+            _, found = walk(source.root, lambda path: program.has(path, source.root), program.depth, failed=failed)
         else:
-            _, found = walk(
-                source.root,
-                is_followed,
-                enter=lambda folder: folder != self.home,
-                failed=lambda path, error: problems.append(Problem(str(path), error.strerror or str(error))),
-            )
+            _, found = walk(source.root, is_followed, enter=lambda folder: folder != self.home, failed=failed)
         yield from sorted(found.items())
 
     def _move(

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from .. import conversion
 from ..conversion import sources
 from ..conversion.large_sessions import LargeSession, is_large, open_large
-from ..conversion.sources import as_utf8
 from ..dialects.files.line_readers import OPEN_CALLS, LineReader
 from ..dialects.registry import FORMATS
 from ..values import jsontext
@@ -30,6 +29,7 @@ from ..values.messages import (
 )
 from ..values.regular import stream_regular
 from ..values.request import Conversation, Entry, is_aside
+from ..values.text import as_utf8
 from .archive_index import FAILED, READER, SKIPPED, FileParts, FileProblem, KnownFile, Part, Stamp
 from .cards import Used, unattributed, used_by, used_in
 from .programs import HEAD, project_of

@@ -413,7 +413,7 @@ class FileLog:
 
     def close(self) -> None:
         if self._file >= 0:
-            if self._lease is not None and self._index.lines >= _INDEXED:
+            if self._lease is not None and self._index.lines >= _INDEXED and not self._was_replaced():
                 self._save_index()
             os.close(self._file)
             self._file = -1

@@ -279,11 +279,14 @@ def _import(place: _Place, name: str, conversation: Conversation, id: str | None
     """Saves a conversation as a session, unless an earlier import has done it."""
     count = _messages_in(conversation.entries)
     if id is None and not again:
-        id = str(uuid.UUID(bytes=hashlib.sha256(dump(conversation)).digest()[:16], version=5))
-        with contextlib.suppress(SessionNotFound), _read_only(place, id) as session:
-            if _messages_in(session.entries()) >= count:
-                return ImportedSession(name, id, session.where, count, existed=True)
-            id = None  # the one that has it is of an import that was cut off
+        seen = hashlib.sha256(dump(conversation))
+        with contextlib.suppress(SessionNotFound):
+            while True:
+                id = str(uuid.UUID(bytes=seen.digest()[:16], version=5))
+                with _read_only(place, id) as session:
+                    if _messages_in(session.entries()) >= count:
+                        return ImportedSession(name, id, session.where, count, existed=True)
+                seen.update(b"again")  # the one that has it is of an import that was cut off
     with save(conversation, id=id, agent=place.agent, store=place.store) as session:
         return ImportedSession(name, session.id, session.where, count)
 

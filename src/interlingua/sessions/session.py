@@ -407,15 +407,23 @@ class Session(SessionReader):
         new, whose, where = id or str(uuid.uuid4()), agent or self.agent, store or self._store
         log = where.open(whose, new, write=True, create=True)
         other = Session(log, where, id=new, agent=whose, sync=self._sync)
+        is_new = not len(log)
         try:
             names = take_over(other, self, numbers, linked)
             for target, label in self.labels().items():
                 if target in names:
                     other.label(names[target], label)
         except BaseException:
-            other.close()
+            other._abandon(is_new)
             raise
         return other
+
+    def _abandon(self, is_new: bool) -> None:
+        """Closes the session, and removes it if it `is_new`: what could not be written whole would look whole."""
+        if is_new:
+            with contextlib.suppress(SessionError):
+                self._store.delete(self.agent, self.id)
+        self.close(sync=False)
 
     def sync(self) -> None:
         """Syncs to disk, unless the session was opened with `sync="never"`."""
@@ -580,10 +588,11 @@ def save(conversation: Conversation, *, new_id: Callable[[], str] | None = None,
     `new_id` generates ids for entries without one; default: random ids.
     """
     session = Session.open(where.pop("id", None), about=conversation, **where)
+    is_new = not len(session._log)
     try:
         _write(session, conversation, new_id or (lambda: secrets.token_hex(8)))
     except BaseException:
-        session.close()
+        session._abandon(is_new)
         raise
     return session
 

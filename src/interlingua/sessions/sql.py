@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..values.errors import FormatError
 from ..values.places import private_folder
-from ..values.regular import private_database
+from ..values.regular import private_database, reason
 from .lease import Lease
 from .store import Deleted, Log, Problem, SessionBusy, SessionError, SessionInfo, SessionNotFound, typed
 from .summary import summary
@@ -418,7 +418,8 @@ class _Sqlite:
             for table in TABLES:
                 self._connection.execute(table.format(serial="INTEGER PRIMARY KEY", bytes="BLOB"))
         except (sqlite3.Error, OSError) as error:
-            raise SessionError(f"{path}: not usable as a session database: {error}") from error
+            why = reason(error) if isinstance(error, OSError) else error
+            raise SessionError(f"{path}: not usable as a session database: {why}") from error
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._lock:

@@ -709,6 +709,8 @@ def extra_losses(owner: str, residual: Any, path: str, why: str = "", severity: 
         if not key.startswith("~"):
             is_mark = owner == "interlingua" and key == "synthetic"
             yield Loss(place, key, why, "record" if is_mark or _says_nothing(key, value) else severity)
+        elif key in _OTHER_ANSWERS and value:
+            yield Loss(place, "answers", "another answer to the same request: the target has one", "dropped")
         elif key != "~" and isinstance(value, dict) and value:
             yield from extra_losses(owner, value, place, why, "record")
         else:
@@ -716,6 +718,9 @@ def extra_losses(owner: str, residual: Any, path: str, why: str = "", severity: 
                 yield from _nested_losses(value, place, why, severity)
             yield Loss(place, "spelling", f"how {owner} spelled it", "record")
 
+
+# Where OpenAI Chat and Google have the answers after the first of a request for several (`n`, `candidateCount`).
+_OTHER_ANSWERS = ("~choices", "~others")
 
 # Defaults that clients state with every request: of results (Anthropic, Bedrock), the number of answers (OpenAI Chat,
 # Google) and the items of a Responses input. Without them the request means the same.

@@ -99,6 +99,8 @@ def kind_of(path: str | Path) -> str | None:
 
 def _explained(path: str | Path, error: OSError) -> OSError:
     """Returns IrregularFile if that caused the error: a link (ELOOP), a socket or a FIFO without a reader (ENXIO)."""
+    if error.errno == errno.EACCES:
+        return error
     try:
         kind = stat.S_IFMT(os.lstat(path).st_mode)
     except (OSError, ValueError):

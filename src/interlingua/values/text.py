@@ -1,7 +1,8 @@
-"""Untrusted text: hides invisible characters and control sequences, reads numbers; and word breaks for search."""
+"""Untrusted text: hides invisible characters and control sequences, reads numbers; byte order marks, word breaks."""
 
 import re
 import unicodedata
+from typing import Any
 
 # ECMA-48: a string (OSC, DCS, SOS, PM, APC) runs to ST or BEL, a control sequence to its final byte; then two-character
 # escapes. Each also has a one-character form above U+0080. An unfinished one loses its introducer only.
@@ -94,3 +95,17 @@ def spaced(text: str) -> str:
     if text.isascii():
         return text
     return UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
+
+
+def as_utf8(data: bytes) -> bytes:
+    """Decodes by the byte order mark and returns UTF-8 bytes."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace").encode()
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def unmarked(data: Any) -> Any:
+    """Returns text and bytes without a byte order mark, bytes as UTF-8; anything else as it is."""
+    if isinstance(data, bytes | bytearray):
+        return as_utf8(bytes(data)) if data[:1] in (b"\xef", b"\xff", b"\xfe") else data
+    return data.removeprefix("\ufeff") if type(data) is str else data

@@ -272,6 +272,20 @@ def test_lm_studio_s_results_name_the_number_of_the_call() -> None:
     assert outline(returned(json.dumps(chat).encode(), "lm-studio")) == ["user: Go", "assistant:  calc()", "calc -> 2"]
 
 
+def test_lm_studio_names_the_model_of_every_version() -> None:
+    """Also of one without statistics; of others it says why they ended."""
+    block = {"type": "contentBlock", "content": [{"type": "text", "text": "Eggs"}]}
+    ended = {**block, "genInfo": {"identifier": "qwen3", "stats": {"stopReason": "contextLengthReached"}}}
+    versions = [
+        {"type": "multiStep", "role": "assistant", "senderInfo": {"senderName": "qwen2"}, "steps": [step]}
+        for step in (block, ended)
+    ]
+    chat = {"name": "T", "messages": [{"versions": versions, "currentlySelected": 1}]}
+    answers = [entry.message for entry in returned(json.dumps(chat).encode(), "lm-studio").entries]
+    found = {(one.model, one.stop_reason) for one in answers if isinstance(one, il.AssistantMessage)}
+    assert {("qwen2", None), ("qwen3", "length")} == found
+
+
 def test_the_calls_of_a_silly_tavern_chat_are_on_the_path() -> None:
     """They stand in a line of the system, whose other lines are notes; a narrator's line is a system message."""
     header = {"user_name": "You", "character_name": "Bot", "chat_metadata": {}}
@@ -621,6 +635,39 @@ CHUNKS = {
         {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"found": 12}}}]},
     ],
 }
+
+
+def test_ai_studio_s_failed_answer_has_failed() -> None:
+    """With its reason; another one after it has not."""
+    failed = {"role": "model", "text": "", "errorMessage": "An internal error has occurred."}
+    for chunks, wanted in (([failed], "error"), ([failed, {"role": "model", "text": "Twelve"}], None)):
+        prompt = {"runSettings": {}, "chunkedPrompt": {"chunks": [{"role": "user", "text": "Count"}, *chunks]}}
+        answer = returned(json.dumps(prompt).encode(), "aistudio").messages[-1]
+        assert isinstance(answer, il.AssistantMessage)
+        reason = failed["errorMessage"] if wanted else None
+        assert (wanted, reason) == (answer.stop_reason, answer.error_message)
+
+
+def test_chatgpt_says_what_failed_and_what_was_cut() -> None:
+    """An error of a tool is one; an answer of the most tokens ended for its length."""
+    nodes: dict[str, Any] = {"r": {"id": "r", "message": None, "parent": None, "children": ["c"]}}
+    contents: list[tuple[str, Any, dict[str, Any]]] = [
+        ("assistant", {"content_type": "code", "language": "python", "text": "1/0"}, {"recipient": "python"}),
+        ("tool", {"content_type": "system_error", "name": "ZeroDivisionError", "text": "division by zero"}, {}),
+        ("assistant", {"content_type": "text", "parts": ["Because"]}, {}),
+    ]
+    for at, (role, content, more) in enumerate(contents):
+        author = {"role": role, "name": "python" if role == "tool" else None, "metadata": {}}
+        metadata = {"model_slug": "gpt-4o", "finish_details": {"type": "max_tokens"}} if at == 2 else {}
+        message = {"author": author, "content": content, "create_time": 1735000000.5, "recipient": "all", **more}
+        children = ["ctx"[at + 1]] if at < 2 else []
+        node = {"message": {**message, "metadata": metadata}, "parent": "rct"[at], "children": children}
+        nodes["ctx"[at]] = {"id": "ctx"[at], **node}
+    chat = {"title": "T", "mapping": nodes, "current_node": "x"}
+    _, call, result, answer = returned(json.dumps(chat).encode(), "chatgpt-export").messages
+    assert isinstance(call, il.AssistantMessage) and isinstance(result, il.ToolResultMessage)
+    assert result.is_error and result.tool_call_id == call.tool_calls[0].id
+    assert isinstance(answer, il.AssistantMessage) and answer.stop_reason == "length"
 
 
 @pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS)
@@ -1124,3 +1171,51 @@ def test_openhands_has_summaries_and_calls_of_agents_that_run_by_themselves() ->
     events = [{"source": "agent", "timestamp": "2026-01-01T00:00:00", **event} for event in events]
     conversation = returned(json.dumps(events).encode(), "openhands")
     assert outline(conversation) == ["user: Go", "program: So far", "assistant:  execute()", "execute -> eggs"]
+
+
+COUNTS = {"input": 100, "output": 20, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+REQUEST = {"tokensIn": 100, "tokensOut": 20, "cost": 0.25}
+CHAT = {"model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}}]}
+PRICED = {
+    "opencode": {
+        "info": {"id": "ses_1", "title": "T", "time": {"created": 1735000000000}},
+        "messages": [
+            {
+                "info": {"id": "msg_1", "role": "assistant", "modelID": "m", "tokens": COUNTS, "cost": 0.25},
+                "parts": [{"type": "text", "text": "Hi"}],
+            }
+        ],
+    },
+    "cline": [
+        {"ts": 1735000000000, "type": "say", "say": "text", "text": "Go"},
+        {"ts": 1735000000001, "type": "say", "say": "api_req_started", "text": json.dumps(REQUEST)},
+        {"ts": 1735000000002, "type": "say", "say": "text", "text": "Hi"},
+    ],
+    "litellm-log": {
+        "id": "1",
+        "call_type": "acompletion",
+        "startTime": 1735000000.1,
+        "response_cost": 0.25,
+        "prompt_tokens": 100,
+        "completion_tokens": 20,
+        "messages": [{"role": "user", "content": "Go"}],
+        "response": CHAT,
+    },
+    "langfuse": {
+        "id": "g",
+        "traceId": "t",
+        "type": "GENERATION",
+        "input": [{"role": "user", "content": "Go"}],
+        "output": {"role": "assistant", "content": "Hi"},
+        "usageDetails": {"input": 100, "output": 20, "total": 120},
+        "costDetails": {"input": 0.2, "output": 0.05, "total": 0.25},
+    },
+}
+
+
+@pytest.mark.parametrize("name", PRICED)
+def test_the_cost_that_a_file_states_is_the_cost(name: str) -> None:
+    """And not the list price."""
+    answer = returned(json.dumps(PRICED[name]).encode(), name).messages[-1]
+    assert isinstance(answer, il.AssistantMessage) and answer.usage is not None
+    assert il.Cost(total=0.25) == answer.usage.cost

@@ -8,9 +8,12 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values import jsontext
 from ...values.errors import BadWire
 from ...values.messages import (
+    AssistantMessage,
     AudioBlock,
     Block,
     DocumentBlock,
@@ -36,18 +39,29 @@ def _messages(chunks: Iterable[Any], model: str | None) -> Iterator[Any]:
     """One message of the user for each run of its chunks, one answer for each run of the model's."""
     run: list[Any] = []
     pairs, role, when = Pairing(), None, None
+    ended: dict[str, Any] = {}  # how the last chunk of the run ended
     for chunk in itertools.chain(chunks, (None,)):
         next_role = "model" if fields_of(chunk).get("role") == "model" else "user"
         if run and (chunk is None or next_role != role):
             if role == "model":
-                yield from rounds(run, timestamp=when, model=model)
+                *others, last = rounds(run, timestamp=when, model=model)
+                yield from others
+                yield replace(last, **ended) if isinstance(last, AssistantMessage) else last
             else:
                 yield from asked(run, timestamp=when)
             run, when = [], None
         if isinstance(chunk, dict):
             role = next_role
             run += _items(chunk, pairs)
+            ended = _end(chunk)
             when = when or milliseconds(chunk.get("createTime"))
+
+
+def _end(chunk: dict[str, Any]) -> dict[str, Any]:
+    failure = optional(chunk.get("errorMessage"))
+    if failure:
+        return {"stop_reason": None if chunk.get("text") else "error", "error_message": failure}
+    return {"stop_reason": "length"} if chunk.get("finishReason") == "MAX_TOKENS" else {}
 
 
 def _items(chunk: dict[str, Any], pairs: Pairing) -> Iterator[Any]:

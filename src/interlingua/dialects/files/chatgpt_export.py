@@ -24,6 +24,7 @@ from ...values.messages import (
     ImageBlock,
     Message,
     OpaqueBlock,
+    StopReason,
     SystemMessage,
     TextBlock,
     ThinkingBlock,
@@ -227,14 +228,25 @@ class _Nodes:
             related = (known[key] for key in reversed(known) if key.split(".")[0] == (name or "").split(".")[0])
             call = known.get(name or "") or next(related, known.get(""))
             return ToolResultMessage(
-                tool_call_id=call or string(node["id"]), tool_name=name, content=blocks, is_error=False, **fields
+                tool_call_id=call or string(node["id"]),
+                tool_name=name,
+                content=blocks,
+                is_error=kind == "system_error",
+                **fields,
             )
         if role != "assistant":
             raise ValueError(f"unknown role {role!r}")
         tool = wire.get("recipient")
         if isinstance(tool, str) and tool != "all" and len(blocks) == 1 and isinstance(blocks[0], TextBlock):
             blocks = (_call(string(node["id"]), tool, blocks[0].text),)
-        return AssistantMessage(content=blocks, model=optional(metadata.get("model_slug")), **fields)
+        slug, stopped = optional(metadata.get("model_slug")), _stop_reason(metadata)
+        return AssistantMessage(content=blocks, model=slug, stop_reason=stopped, **fields)
+
+
+def _stop_reason(metadata: dict[str, Any]) -> StopReason | None:
+    """`length`; an answer that the person interrupted is sent on as it is, and so not called aborted."""
+    details = metadata.get("finish_details")
+    return "length" if isinstance(details, dict) and details.get("type") == "max_tokens" else None
 
 
 # Nearly all nodes are a text of a person or of a model, with nothing unusual in it. They are read without encoding them
@@ -275,7 +287,7 @@ def _usual(node: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
     if role == "user":
         message = UserMessage(content=blocks, timestamp=moment)
     elif role == "assistant" and (type(model) is str or "model_slug" not in metadata):
-        message = AssistantMessage(content=blocks, model=model, timestamp=moment)
+        message = AssistantMessage(content=blocks, model=model, stop_reason=_stop_reason(metadata), timestamp=moment)
     else:
         return None
     if role == "assistant" and model is not None:

@@ -49,6 +49,7 @@ from .program_content import (
     is_result,
     items,
     moment,
+    priced,
     usage_of,
     user,
     user_messages,
@@ -136,11 +137,12 @@ _PUT_IN = ("isSummary", "isTruncationMarker")
 def _usage(item: Record) -> Usage | None:
     metrics = fields_of(item.get("metrics"))
     read, written = metrics.get("cacheReadTokens"), metrics.get("cacheWriteTokens")
-    return (
+    found = (
         inclusive_usage(metrics, input="inputTokens", output="outputTokens", cached=read, written=written)
         or usage_of(metrics.get("tokens"), input="prompt", output="completion", read="cached")
         or usage_of(item.get("usage"), input="input_tokens", output="output_tokens")
     )
+    return priced(found, metrics.get("cost"))
 
 
 _HEADING = re.compile(r"\[(\w+)[^\n]*\] Result:\s*")
@@ -257,6 +259,7 @@ class _Screen:
             self._call = None
         self._outcome = []
         usage = usage_of(about, input="tokensIn", output="tokensOut", read="cacheReads", write="cacheWrites")
+        usage = priced(usage, about.get("cost"))
         cancelled = optional(about.get("cancelReason"))
         answer: AssistantMessage = replace(ANSWER, extra={}, content=(), model=model, usage=usage, timestamp=when)
         if cancelled is not None:

@@ -15,7 +15,7 @@ from ...values.messages import AssistantMessage, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import optional
 from .chat_programs import turn
-from .program_content import inner, items, moment
+from .program_content import inner, items, moment, priced
 from .reading import Documents, Pairing, openai_usage
 from .wire_bodies import CHAT, answer_in, request_in, wire_of_answer
 
@@ -74,7 +74,8 @@ def _answers(call: dict[str, Any], when: int | None) -> list[Any]:
     answers = [_answer(output, f"$.outputs[{at}]") for at, output in enumerate(outputs)]
     served = optional(call.get("response_model")) or optional(inner(response, "model"))
     found = [replace(answer, response_model=served, **named) for answer in answers]
-    return [*(replace(answer, usage=openai_usage(call.get("usage"))) for answer in found[:1]), *found[1:]]
+    usage = priced(openai_usage(call.get("usage")), call.get("cost"))
+    return [*(replace(answer, usage=usage) for answer in found[:1]), *found[1:]]
 
 
 def _answer(output: Any, path: str) -> Any:

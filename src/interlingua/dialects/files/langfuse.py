@@ -18,6 +18,7 @@ from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, count, fields_of, optional, reading, whole
 from ..wire import Parts, RecordLists
 from . import templates
+from .program_content import priced
 from .reading import Tables, json_value
 from .records import milliseconds
 from .wire_bodies import CHAT, answer_in, failure, request_in, wire_of_answer, wire_of_request
@@ -99,7 +100,7 @@ def _usage(row: dict[str, Any]) -> Usage | None:
         fresh, output, total = count(counts, "input"), count(counts, "output"), count(counts, "total")
         if "cache_read_input_tokens" not in counts and total == fresh + output:
             fresh = max(fresh - read, 0)
-        return Usage.of(
+        found = Usage.of(
             fresh,
             output,
             cache_read=read,
@@ -107,6 +108,8 @@ def _usage(row: dict[str, Any]) -> Usage | None:
             reasoning=whole(counts.get("output_reasoning_tokens")),
             total_tokens=total or None,
         )
+        details = fields_of(json_value(_field(row, "costDetails")))
+        return priced(found, details.get("total", _field(row, "totalCost") or _field(row, "calculatedTotalCost")))
     return None
 
 
@@ -123,6 +126,8 @@ _SNAKE = {
     "endTime": "end_time",
     "traceId": "trace_id",
     "usageDetails": "usage_details",
+    "costDetails": "cost_details",
+    "totalCost": "total_cost",
     "statusMessage": "status_message",
     "providedModelName": "provided_model_name",
 }

@@ -14,6 +14,7 @@ from ...values.messages import AssistantMessage, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import an_object, body_of, optional, reading
 from . import templates
+from .program_content import priced
 from .reading import json_value, plain_usage, seconds
 from .records import milliseconds
 from .wire_bodies import CHAT, MESSAGES, answer_in, failure, request_in, wire_of_answer
@@ -62,8 +63,8 @@ def _answer(given: Any, body: dict[str, Any], when: int | None) -> AssistantMess
         return failure(body.get("error_str") or body.get("error_information"), model=model, timestamp=when)
     else:
         return None
-    counted = plain_usage(body.get("prompt_tokens"), body.get("completion_tokens"))
-    return answer if answer.usage is not None or counted is None else replace(answer, usage=counted)
+    counted = answer.usage or plain_usage(body.get("prompt_tokens"), body.get("completion_tokens"))
+    return replace(answer, usage=priced(counted, body.get("response_cost", body.get("spend"))))
 
 
 def _at(message: Any, when: int | None) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
-from ...values.messages import ImageBlock, OpaqueBlock, SystemMessage, TextBlock, ThinkingBlock
+from ...values.messages import ImageBlock, OpaqueBlock, StopReason, SystemMessage, TextBlock, ThinkingBlock
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading, whole
 from ..wire import ListedSession, SessionStream
@@ -62,8 +62,8 @@ def _version(version: dict[str, Any]) -> list[Any]:
         return asked(_items(version.get("content"), pairs))
     if role == "system":
         return [SystemMessage(content=tuple(_items(version.get("content"), pairs)))]
+    named = optional(fields_of(version.get("senderInfo")).get("senderName"))
     if not isinstance(steps, list):
-        named = optional(fields_of(version.get("senderInfo")).get("senderName"))
         return rounds(_items(version.get("content"), pairs), model=named)
     messages: list[Any] = []
     blocks: list[Any] = []
@@ -74,18 +74,24 @@ def _version(version: dict[str, Any]) -> list[Any]:
         items = [*_items(step.get("content"), pairs, fields_of(step.get("style")).get("type") == "thinking")]
         known = fields_of(step.get("genInfo"))
         if known and about and known is not about:  # the step of another response
-            messages += _answer(blocks, about)
+            messages += _answer(blocks, about, named)
             blocks, about = [], {}
         about = known or about
         blocks += items
-    return messages + (_answer(blocks, about) if blocks or not messages else [])
+    return messages + (_answer(blocks, about, named) if blocks or not messages else [])
 
 
-def _answer(blocks: list[Any], about: dict[str, Any]) -> list[Any]:
+# As the program's SDK names them (`LLMPredictionStopReason`). What the person stopped is sent on as it is.
+_STOPPED: dict[str, StopReason] = {"eosFound": "stop", "stopStringFound": "stop", "toolCalls": "toolUse"}
+_STOPPED |= {"maxPredictedTokensReached": "length", "contextLengthReached": "length"}
+
+
+def _answer(blocks: list[Any], about: dict[str, Any], named: str | None) -> list[Any]:
     stats = fields_of(about.get("stats"))
     usage = plain_usage(stats.get("promptTokensCount"), stats.get("predictedTokensCount"))
-    model = optional(about.get("identifier")) or optional(about.get("indexedModelIdentifier"))
-    return rounds(blocks, {"usage": usage, "stop_detail": optional(stats.get("stopReason"))}, model=model)
+    model = optional(about.get("identifier")) or optional(about.get("indexedModelIdentifier")) or named
+    word = optional(stats.get("stopReason"))
+    return rounds(blocks, {"usage": usage, "stop_reason": _STOPPED.get(word or ""), "stop_detail": word}, model=model)
 
 
 class _Calls(Pairing):

@@ -389,7 +389,8 @@ class OpencodeWriter:
         about: dict[str, Any] = {"id": own, "sessionID": session, "role": "user", "time": {"created": when}}
         if isinstance(message, AssistantMessage):
             usage = message.usage or Usage.of()
-            about |= {"role": "assistant", "parentID": self._asked, "mode": "build", "agent": "build", "cost": 0}
+            about |= {"role": "assistant", "parentID": self._asked, "mode": "build", "agent": "build"}
+            about["cost"] = usage.cost.total if usage.cost is not None else 0
             about["time"]["completed"] = when
             about |= {"providerID": model["providerID"], "modelID": message.model or model["modelID"]}
             about |= {"path": {"cwd": self._session.cwd, "root": self._session.cwd}, "tokens": _opencode_tokens(usage)}

@@ -36,6 +36,7 @@ from .program_content import (
     inner,
     items,
     moment,
+    priced,
     user,
 )
 from .reading import columns_of, ordered_rows, read_json, rows_of
@@ -105,7 +106,8 @@ def _answered(info: dict[str, Any], parts: list[dict[str, Any]]) -> list[Message
     found: list[Message] = []
     for step in steps:
         ended = next((part for part in step if part.get("type") == "step-finish"), {})
-        usage = _tokens(info.get("tokens")) if len(steps) == 1 else _tokens(ended.get("tokens"))
+        counted = info if len(steps) == 1 else ended
+        usage = priced(_tokens(counted.get("tokens")), counted.get("cost"))
         found += _step(info, step, usage, ended.get("reason") if len(steps) > 1 else info.get("finish"))
     return found
 

@@ -18,6 +18,7 @@ from ...values.messages import (
     AudioBlock,
     Block,
     Content,
+    Cost,
     DocumentBlock,
     ImageBlock,
     Message,
@@ -315,6 +316,12 @@ def usage_of(
         cache_write=count(wire, write) if write else 0,
         reasoning=thought if reasoning and reasoning in wire else None,
     )
+
+
+def priced(usage: Usage | None, cost: Any) -> Usage | None:
+    """Usage with the cost in dollars that a file states; zero is what programs write where they know no price."""
+    total = number(cost)
+    return usage if usage is None or total is None or total <= 0 else replace(usage, cost=Cost(total=total))
 
 
 def inclusive_usage(wire: Any, *, input: str, output: str, cached: Any = 0, written: Any = 0) -> Usage | None:
