@@ -149,11 +149,12 @@ def test_a_slow_pipeline_is_waited_for(tmp_path: Path) -> None:
 def test_what_a_writer_left_while_we_looked_for_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """It writes and ends between the last look at the pipe and the look at the processes."""
     source, sink = os.pipe()
-    look = inputs._is_pipeline
+    look, late = inputs._is_pipeline, list[int]()
 
     def looked_late(pipe: int) -> bool:
-        os.write(sink, b"late news")
-        os.close(sink)
+        if not late:
+            late.append(os.write(sink, b"late news"))
+            os.close(sink)
         return look(pipe)
 
     monkeypatch.setattr(inputs, "WAIT", 0.01)
@@ -168,11 +169,12 @@ def test_what_a_writer_left_while_we_looked_for_it_is_read(monkeypatch: pytest.M
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see who writes")
 def test_a_writer_that_opens_and_closes_files_is_seen() -> None:
     """A descriptor that is gone when we look at it says nothing about the others."""
-    busy = "import os\nos.dup2(1, 50)\nos.close(1)\nwhile True: open('/dev/null').close()"
+    busy = "import os\nos.dup2(1, 50)\nos.close(1)\nos.write(50, b'.')\nwhile True: open('/dev/null').close()"
     source, sink = os.pipe()
     with subprocess.Popen([sys.executable, "-c", busy], stdout=sink) as writer:
         os.close(sink)
         try:
+            assert b"." == os.read(source, 1)
             assert all(inputs._is_pipeline(source) for _ in range(300))
         finally:
             writer.kill()

@@ -52,8 +52,9 @@ def _has_input(source: int) -> bool:
     poll = select.poll()
     poll.register(source, select.POLLIN)
     while not poll.poll(WAIT * 1000):
-        if not _is_pipeline(source):
-            return bool(poll.poll(0))  # a writer may have written and ended while we looked for it
+        # Twice: a writer may hand the pipe on, to another process or descriptor, while we look.
+        if not (_is_pipeline(source) or _is_pipeline(source)):
+            return bool(poll.poll(0))  # it may also have written and ended meanwhile
     return True
 
 
