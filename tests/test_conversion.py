@@ -19,7 +19,7 @@ from interlingua.conversion.compacted import compacted
 from interlingua.dialects import DIALECTS, FORMATS, WIRES, dialect
 from interlingua.values.canonical import dump
 from interlingua.values.errors import FormatError, InterlinguaError, Unsupported
-from interlingua.values.losses import Lines
+from interlingua.values.losses import Lines, without_records
 from interlingua.values.messages import AssistantMessage, ThinkingBlock, ToolResultMessage, UserMessage, blocks_of
 from interlingua.values.request import Conversation, Entry, Request
 from laws.differences import differing, is_under, view
@@ -145,6 +145,10 @@ def test_another_answer_that_a_target_has_no_place_for_is_lost(name: str) -> Non
     """It is content, and no bookkeeping."""
     losses = il.convert(OTHER_ANSWERS[name], "anthropic-messages").losses
     assert ["answers"] == [loss.what for loss in losses if loss.severity == "dropped"]
+    answer = il.dialect(name).decode_response(OTHER_ANSWERS[name])
+    for target in {"anthropic-messages", *OTHER_ANSWERS} - {name}:  # as a gateway translates it
+        lost = without_records(il.dialect(target).encode_response(answer).losses)
+        assert ["answers"] == [loss.what for loss in lost if loss.severity == "dropped"], target
     with pytest.raises(Unsupported):
         il.convert(OTHER_ANSWERS[name], "anthropic-messages", strict=True)
 

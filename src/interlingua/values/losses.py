@@ -586,8 +586,10 @@ class _Look:
                 continue
             if not isinstance(residual, dict):
                 return False
-            for key in residual:
-                if not key.startswith("~"):
+            for key, value in residual.items():
+                if not key.startswith("~") or key in _OTHER_ANSWERS:
+                    return False
+                if type(value) is dict and not _OTHER_ANSWERS.isdisjoint(value):
                     return False
             if "~" in residual and _has_nested(residual["~"]):
                 return False
@@ -720,7 +722,7 @@ def extra_losses(owner: str, residual: Any, path: str, why: str = "", severity: 
 
 
 # Where OpenAI Chat and Google have the answers after the first of a request for several (`n`, `candidateCount`).
-_OTHER_ANSWERS = ("~choices", "~others")
+_OTHER_ANSWERS = frozenset({"~choices", "~others"})
 
 # Defaults that clients state with every request: of results (Anthropic, Bedrock), the number of answers (OpenAI Chat,
 # Google) and the items of a Responses input. Without them the request means the same.
