@@ -18,6 +18,7 @@ from dbos._sys_db import SystemDatabase
 import interlingua as il
 from durable.making import CREW, Yard, until
 from interlingua.durable import Outcome, RunError, RunFailed, Runs, Worker
+from interlingua.durable.orders import QUEUE
 from interlingua.durable.place import AGENT, Place
 from interlingua.sessions import Session
 from interlingua.values.errors import FormatError, TimedOut
@@ -219,6 +220,29 @@ def test_limits_hold_for_a_run_over_all_its_lives(yard: Yard) -> None:
     outcome = yard.runs.result(id, timeout=5)
     assert ("limit: 6 turns", 6) == (outcome.reason, outcome.turns)
     assert len(yard.results(id)) == 6
+
+
+def test_a_run_that_changes_its_state_is_not_overlooked(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that does all that is left asks while another puts the run of a dead one back into the queue."""
+    id = yard.mark(turns=6)
+    worker = yard.start()
+    until(lambda: yard.traces("effect"), "a turn is done")
+    yard.kill(worker)
+    assert "running" == yard.runs.status(id).state
+    listed = yard.runs._client.list_workflows
+
+    def resumed_meanwhile(**asked: Any) -> Any:
+        found = listed(**asked)
+        yard.runs._client.resume_workflow(id, queue_name=QUEUE)
+        return found
+
+    monkeypatch.setattr(yard.runs._client, "list_workflows", resumed_meanwhile)
+    assert yard.runs.has_open(QUEUE)
+    monkeypatch.undo()
+    assert "queued" == yard.runs.status(id).state
+    assert yard.runs.has_open(QUEUE) and not yard.runs.has_open("another")
+    yard.drain()
+    assert not yard.runs.has_open(QUEUE)
 
 
 def test_a_final_answer_of_a_schema_comes_with_the_outcome(yard: Yard) -> None:

@@ -161,6 +161,17 @@ class Runs:
             )
         )
 
+    def has_open(self, queue: str) -> bool:
+        """Whether a run is queued or running. In one query: between two, a run may change from one to the other."""
+        open_ = [status for status, meaning in _STATES.items() if meaning in _OPEN]
+        return bool(
+            self._ask(
+                lambda: self._client.list_workflows(
+                    name=WORKFLOW, status=open_, queue_name=queue, limit=1, load_input=False, load_output=False
+                )
+            )
+        )
+
     def running(self) -> "builtins.list[Any]":
         """The rows of runs that a worker has, without their messages."""
         return self._ask(

@@ -363,9 +363,7 @@ class Worker:
         """Runs until `halt()` is called; or, with `drain`, until the queue is empty."""
         with self:
             while not self._stopping.wait(self._poll):
-                if drain and not any(
-                    self._runs.list(state=state, queue=self._queue, limit=1) for state in ("queued", "running")
-                ):
+                if drain and not self._runs.has_open(self._queue):
                     return
 
     def halt(self) -> None:
