@@ -28,6 +28,7 @@ from interlingua.gateway.ledger import Ledger
 from interlingua.gateway.state import MemoryState
 from interlingua.testing import Server, faults
 from interlingua.testing.threads import LoopThread
+from interlingua.values.messages import Usage
 from laws.test_odd_answers import TEXT
 
 
@@ -832,6 +833,46 @@ async def test_what_is_passed_on_is_in_the_ledger_and_errors_are_the_wires_own(
     assert (row.model, row.calls, row.errors, row.estimated) == ("up-openai-completions/test-model", 3, 1, 1)
     assert row.input == 7 + len(json.dumps(body)) // 4
     await ledger.close()
+
+
+STREAMED = (
+    'data: {"choices": [{"text": "a"}], "usage": null}\n\n'
+    'data: {"choices": [], "usage": {"prompt_tokens": 50, "completion_tokens": 9}}\n\ndata: [DONE]\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"usage": {"prompt_tokens": 50, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 20}}}, 20),
+        ({"usage": {"input_tokens": 50, "output_tokens": 9, "input_tokens_details": {"cached_tokens": 20}}}, 20),
+        ({"usage": {"input_tokens": 50, "output_tokens": 9, "input_tokens_details": [1]}}, 0),
+        ({"usageMetadata": {"promptTokenCount": 50, "candidatesTokenCount": 9}}, 0),
+        ({"results": [], "meta": {"billed_units": {"input_tokens": 50, "output_tokens": 9}}}, 0),
+        ({"embeddings": [], "prompt_eval_count": 50, "eval_count": 9}, 0),
+        (STREAMED, 0),
+    ],
+)
+async def test_the_usage_of_other_paths_is_counted_in_each_form(answer: Any, expected: int) -> None:
+    """
+    Images, embeddings and completions of each provider name their tokens in its own way, streams in their last event.
+    """
+
+    async def provider(http: web.Request) -> web.Response:
+        return web.json_response(answer) if isinstance(answer, dict) else web.Response(text=answer)
+
+    app = web.Application()
+    app.router.add_post("/v1/completions", provider)
+    ended: list[Exchange] = []
+    async with TestServer(app) as server:
+        own = ProviderSettings(id="own", api="openai-completions", base_url=f"{server.make_url('/v1')}")
+        settings = Settings(providers=(own,), listen=Listen(port=0))
+        async with Gateway(settings, observers=[_Ended(ended)]) as gateway, aiohttp.ClientSession() as session:
+            body = {"model": "own/test-model", "prompt": "text " * 40}
+            async with session.post(f"{gateway.url}/v1/completions", json=body) as response:
+                assert 200 == response.status
+                await response.read()
+    assert (Usage.of(50 - expected, 9, cache_read=expected), False) == (ended[0].usage, ended[0].is_estimated)
 
 
 async def test_errors_of_passed_on_paths_have_the_form_of_the_path(upstream: Server) -> None:

@@ -1006,10 +1006,9 @@ class Gateway:
             if upstream.status >= 400:
                 raise place.wire.codec.decode_error(upstream.status, answer, upstream.headers)
             exchange.status = upstream.status
-            used = _reported_tokens(answer)
+            used = _reported_usage(answer)
             exchange.is_estimated = used is None
-            usage = Usage.of(*(used or (tokens, 0)))
-            exchange.answer = AssistantMessage(content=(), usage=usage)
+            exchange.answer = AssistantMessage(content=(), usage=used or Usage.of(tokens, 0))
             headers = {**Reply(channel, exchange).headers(), "Content-Type": upstream.headers.get("Content-Type", JSON)}
             return web.Response(status=upstream.status, body=answer, headers=headers)
         except TimeoutError:
@@ -1367,22 +1366,43 @@ _MODEL_IN_PATH = re.compile(r"/models?/([^/:]+)[:/]")  # of Google and Bedrock
 _NOTHING = Request(model=ModelDescriptor(id=""), context=Context(messages=()))
 
 
-def _reported_tokens(answer: bytes) -> tuple[int, int] | None:
-    """Returns the reported token counts of a response on any path: input and output."""
-    try:
-        value = jsontext.read(answer)
-    except FormatError:
-        return None
-    for place, names in _TOKENS.items():
-        counts = value if not place else value.get(place) if isinstance(value, dict) else None
-        if isinstance(counts, dict) and any(isinstance(counts.get(name), int) for name in names):
-            read, written = (counts.get(name) if isinstance(counts.get(name), int) else 0 for name in names)
-            return read or 0, written or 0
+def _reported_usage(answer: bytes) -> Usage | None:
+    """Returns the usage that a response on any path reports; of a stream, what its last event with one reports."""
+    is_stream = not answer.lstrip().startswith(b"{")
+    found = None
+    for data in [line[5:] for line in answer.splitlines() if line.startswith(b"data:")] if is_stream else [answer]:
+        try:
+            value = jsontext.read(data)
+        except FormatError:  # `[DONE]`, or no JSON at all
+            continue
+        found = _usage_in(value) or found
+    return found
+
+
+def _usage_in(value: Any) -> Usage | None:
+    for path in _USAGE:
+        counts = value
+        for name in path:
+            counts = counts.get(name) if isinstance(counts, dict) else None
+        for input, output, cached in _COUNTS if isinstance(counts, dict) else ():
+            if type(counts.get(input)) is int or type(counts.get(output)) is int:
+                details = counts.get(f"{input}_details")
+                details = details if isinstance(details, dict) else counts
+                given = (counts.get(input), counts.get(output), details.get(cached))
+                read, written, again = (one if type(one) is int and one > 0 else 0 for one in given)
+                return Usage.of(max(0, read - again), written, cache_read=min(again, read))
     return None
 
 
-# Where providers report the use of calls that are no conversation: OpenAI, Ollama (/api/embed).
-_TOKENS = {"usage": ("prompt_tokens", "completion_tokens"), "": ("prompt_eval_count", "eval_count")}
+# Where providers report the use of calls that are no conversation: OpenAI, Google, Cohere, Ollama (/api/embed).
+_USAGE = (("usage",), ("response", "usage"), ("usageMetadata",), ("meta", "tokens"), ("meta", "billed_units"), ())
+_COUNTS = (
+    ("prompt_tokens", "completion_tokens", "cached_tokens"),
+    ("input_tokens", "output_tokens", "cached_tokens"),
+    ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount"),
+    ("prompt_eval_count", "eval_count", ""),
+    ("total_tokens", "", ""),  # Voyage
+)
 
 
 def _is_odd(path: str) -> bool:
