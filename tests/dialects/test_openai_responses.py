@@ -1580,6 +1580,15 @@ def test_variants_say_the_same_elsewhere(name: str, path: str) -> None:
     assert list(variant.encode_request(request).losses) == []
 
 
+def test_a_failed_response_keeps_the_time_of_its_start() -> None:
+    """It is the same response as in the first event."""
+    encoder = wire.StreamEncoder()
+    begun = Start(AssistantMessage(content=(), response_id="resp_1", timestamp=1_700_000_000_123))
+    encoded = encoder.feed(begun) + encoder.fail(RateLimited("slow down"))
+    responses = [json.loads(frame.data)["response"] for frame in wire.framing().feed(encoded)]
+    assert [("resp_1", 1_700_000_000)] * 3 == [(one["id"], one["created_at"]) for one in responses]
+
+
 # --- messages of a WebSocket -----------------------------------------------------------------------------------------
 
 
