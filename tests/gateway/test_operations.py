@@ -282,6 +282,32 @@ async def test_previous_responses_are_known_to_any_provider(
             await client.responses.create(model=upstream_api, input="And?", previous_response_id=first.id)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_host_that_numbers_no_responses_mixes_no_conversations(
+    stream: bool, gateway: Gateway, upstream: Server
+) -> None:
+    """
+    Some hosts give every response the same id. Clients refer to each by one of its own.
+    """
+    upstream.answer(lambda request: il.AssistantMessage("Yes.", response_id="chatcmpl-A1"))
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+
+        async def respond(text: str, **given: Any) -> str:
+            given |= {"model": "openai-completions", "input": text}
+            if not stream:
+                return (await client.responses.create(**given)).id
+            async with client.responses.stream(**given) as events:
+                (id,) = {event.response.id async for event in events if hasattr(event, "response")}
+                return id
+
+        first, second = await respond("Is it raining?"), await respond("Is it late?")
+        assert first != second
+        await respond("Why?", previous_response_id=first)
+    request = upstream.last.request
+    assert request is not None
+    assert ["Is it raining?", "Yes.", "Why?"] == [message.text for message in request.context.messages]
+
+
 @pytest.mark.parametrize("upstream_api", ["openai-responses", "anthropic-messages", "debug/echo"])
 async def test_a_response_names_what_it_continues(upstream_api: str, gateway: Gateway) -> None:
     """
