@@ -27,7 +27,7 @@ from ..connect.client import Client
 from ..connect.models import Catalogue
 from ..connect.prices import joined_tiers
 from ..connect.registry import ConnectorRegistry
-from ..connect.retry import Breaker, asks_to_wait, elsewhere
+from ..connect.retry import Breaker, asks_to_wait, elsewhere, is_unpaid
 from ..connect.stream import LARGEST_ANSWER, scrubbed
 from ..connect.transport import HttpTransport, Transport, whole
 from ..dialects import WIRES
@@ -638,7 +638,7 @@ class Gateway:
                 await _break_off(attempt, exchange, str(failure))
                 if reply.sent > sent:
                     break
-                if tries < place.keys and isinstance(failure, RateLimited | AuthFailed):
+                if tries < place.keys and (isinstance(failure, RateLimited | AuthFailed) or is_unpaid(failure)):
                     continue  # with the next key
                 if tries >= retry.attempts or not retry.again(failure) or (more and asks_to_wait(failure)):
                     break
