@@ -924,8 +924,10 @@ async def test_a_model_in_the_path_is_passed_on_without_the_clients_key(upstream
     path = "/v1beta/models/google-generative-ai:batchEmbedContents?key=il-secret&alt=json"
     async with Gateway(settings_for(upstream)) as gateway:
         status, answer = await asked(gateway, "POST", path, body)
+        own = await asked(gateway, "POST", "/v1beta/models/up-google-generative-ai/test-model:batchEmbedContents", {})
     assert status == 200 and answer["got"]["requests"][0]["model"] == "models/test-model"
     assert "il-secret" not in answer["path"]
+    assert (200, {}) == (own[0], own[1].get("got"))
 
 
 async def test_what_is_passed_on_is_refused_where_there_is_a_budget(upstream: Server, tmp_path: Path) -> None:

@@ -971,7 +971,7 @@ class Gateway:
         except InterlinguaError:
             raise nothing from None
         in_path = _MODEL_IN_PATH.search(path)
-        asked = unquote(in_path[1]) if in_path is not None else given.get("model")
+        asked = unquote(in_path[0]) if in_path is not None else given.get("model")
         if not isinstance(asked, str) or not asked:
             raise nothing
         await _aside(len(body), _object, body)
@@ -987,7 +987,7 @@ class Gateway:
             reservation = await self.gate.admit(exchange, input_tokens=tokens, output_tokens=0, highest_cost=None)
         name = place.model.id
         if in_path is not None:
-            path = f"{path[: in_path.start(1)]}{quote(name, safe='')}{path[in_path.end(1) :]}"
+            path = f"{path[: in_path.start()]}{quote(name, safe='')}{path[in_path.end() :]}"
             # Google's bodies repeat the name of the path (ai.google.dev/api/embeddings).
             body = body.replace(jsontext.write(f"models/{asked}"), jsontext.write(f"models/{name}"))
         else:
@@ -1362,7 +1362,7 @@ def _refuse_two_keys(headers: MultiMapping[str]) -> None:
             raise BadRequest(f"the header {name} was sent twice; send it once", status=400)
 
 
-_MODEL_IN_PATH = re.compile(r"/models?/([^/:]+)[:/]")  # of Google and Bedrock
+_MODEL_IN_PATH = re.compile(r"(?<=/models/).+(?=:[A-Za-z]+$)|(?<=/model/)[^/]+(?=/)")  # of Google and Bedrock
 _NOTHING = Request(model=ModelDescriptor(id=""), context=Context(messages=()))
 
 
