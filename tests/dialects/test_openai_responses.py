@@ -933,12 +933,14 @@ FOREIGN = AssistantMessage(
 
 def test_the_vendor_s_type_accepts_our_answers() -> None:
     """
-    A message from anywhere is a valid response object, and is read back as it was.
+    A message from anywhere is a valid response object, and is read back as it was. Its time is in whole seconds, which
+    packages that are stricter than the one for Python expect.
     """
     body = wire.encode_response(FOREIGN).body
     Response.model_validate(body)
+    assert type(body["created_at"]) is int
     again = wire.decode_response(json.loads(json.dumps(body)))
-    assert (FOREIGN.content, FOREIGN.usage, FOREIGN.timestamp) == (again.content, again.usage, again.timestamp)
+    assert (FOREIGN.content, FOREIGN.usage, 1_700_000_000_000) == (again.content, again.usage, again.timestamp)
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
@@ -1576,6 +1578,15 @@ def test_variants_say_the_same_elsewhere(name: str, path: str) -> None:
     assert name == request.model.api == request.context.messages[1].api == variant.decode_response(answered()).api
     assert body == variant.encode_request(request).body
     assert list(variant.encode_request(request).losses) == []
+
+
+def test_a_failed_response_keeps_the_time_of_its_start() -> None:
+    """It is the same response as in the first event."""
+    encoder = wire.StreamEncoder()
+    begun = Start(AssistantMessage(content=(), response_id="resp_1", timestamp=1_700_000_000_123))
+    encoded = encoder.feed(begun) + encoder.fail(RateLimited("slow down"))
+    responses = [json.loads(frame.data)["response"] for frame in wire.framing().feed(encoded)]
+    assert [("resp_1", 1_700_000_000)] * 3 == [(one["id"], one["created_at"]) for one in responses]
 
 
 # --- messages of a WebSocket -----------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from interlingua.gateway.ledger import Ledger
 from interlingua.gateway.state import MemoryState
 from interlingua.testing import Server, faults
 from interlingua.testing.threads import LoopThread
+from interlingua.values.messages import Usage
 from laws.test_odd_answers import TEXT
 
 
@@ -279,6 +280,32 @@ async def test_previous_responses_are_known_to_any_provider(
             await client.responses.retrieve(first.id)
         with pytest.raises(openai.BadRequestError, match="not found"):
             await client.responses.create(model=upstream_api, input="And?", previous_response_id=first.id)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_host_that_numbers_no_responses_mixes_no_conversations(
+    stream: bool, gateway: Gateway, upstream: Server
+) -> None:
+    """
+    Some hosts give every response the same id. Clients refer to each by one of its own.
+    """
+    upstream.answer(lambda request: il.AssistantMessage("Yes.", response_id="chatcmpl-A1"))
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+
+        async def respond(text: str, **given: Any) -> str:
+            given |= {"model": "openai-completions", "input": text}
+            if not stream:
+                return (await client.responses.create(**given)).id
+            async with client.responses.stream(**given) as events:
+                (id,) = {event.response.id async for event in events if hasattr(event, "response")}
+                return id
+
+        first, second = await respond("Is it raining?"), await respond("Is it late?")
+        assert first != second
+        await respond("Why?", previous_response_id=first)
+    request = upstream.last.request
+    assert request is not None
+    assert ["Is it raining?", "Yes.", "Why?"] == [message.text for message in request.context.messages]
 
 
 @pytest.mark.parametrize("upstream_api", ["openai-responses", "anthropic-messages", "debug/echo"])
@@ -834,6 +861,46 @@ async def test_what_is_passed_on_is_in_the_ledger_and_errors_are_the_wires_own(
     await ledger.close()
 
 
+STREAMED = (
+    'data: {"choices": [{"text": "a"}], "usage": null}\n\n'
+    'data: {"choices": [], "usage": {"prompt_tokens": 50, "completion_tokens": 9}}\n\ndata: [DONE]\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"usage": {"prompt_tokens": 50, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 20}}}, 20),
+        ({"usage": {"input_tokens": 50, "output_tokens": 9, "input_tokens_details": {"cached_tokens": 20}}}, 20),
+        ({"usage": {"input_tokens": 50, "output_tokens": 9, "input_tokens_details": [1]}}, 0),
+        ({"usageMetadata": {"promptTokenCount": 50, "candidatesTokenCount": 9}}, 0),
+        ({"results": [], "meta": {"billed_units": {"input_tokens": 50, "output_tokens": 9}}}, 0),
+        ({"embeddings": [], "prompt_eval_count": 50, "eval_count": 9}, 0),
+        (STREAMED, 0),
+    ],
+)
+async def test_the_usage_of_other_paths_is_counted_in_each_form(answer: Any, expected: int) -> None:
+    """
+    Images, embeddings and completions of each provider name their tokens in its own way, streams in their last event.
+    """
+
+    async def provider(http: web.Request) -> web.Response:
+        return web.json_response(answer) if isinstance(answer, dict) else web.Response(text=answer)
+
+    app = web.Application()
+    app.router.add_post("/v1/completions", provider)
+    ended: list[Exchange] = []
+    async with TestServer(app) as server:
+        own = ProviderSettings(id="own", api="openai-completions", base_url=f"{server.make_url('/v1')}")
+        settings = Settings(providers=(own,), listen=Listen(port=0))
+        async with Gateway(settings, observers=[_Ended(ended)]) as gateway, aiohttp.ClientSession() as session:
+            body = {"model": "own/test-model", "prompt": "text " * 40}
+            async with session.post(f"{gateway.url}/v1/completions", json=body) as response:
+                assert 200 == response.status
+                await response.read()
+    assert (Usage.of(50 - expected, 9, cache_read=expected), False) == (ended[0].usage, ended[0].is_estimated)
+
+
 async def test_errors_of_passed_on_paths_have_the_form_of_the_path(upstream: Server) -> None:
     """
     Whichever wire the provider speaks: its client reads the one of the path.
@@ -857,8 +924,10 @@ async def test_a_model_in_the_path_is_passed_on_without_the_clients_key(upstream
     path = "/v1beta/models/google-generative-ai:batchEmbedContents?key=il-secret&alt=json"
     async with Gateway(settings_for(upstream)) as gateway:
         status, answer = await asked(gateway, "POST", path, body)
+        own = await asked(gateway, "POST", "/v1beta/models/up-google-generative-ai/test-model:batchEmbedContents", {})
     assert status == 200 and answer["got"]["requests"][0]["model"] == "models/test-model"
     assert "il-secret" not in answer["path"]
+    assert (200, {}) == (own[0], own[1].get("got"))
 
 
 async def test_what_is_passed_on_is_refused_where_there_is_a_budget(upstream: Server, tmp_path: Path) -> None:

@@ -67,6 +67,22 @@ def test_text_stop_reason_usage_and_names_arrive(
     assert answer.id is None or answer.id
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("model", ["up-ollama-chat/llama3.2:8b", "up-openai-completions/org/some-model:free"])
+@pytest.mark.parametrize("kind", CLIENTS, ids=lambda kind: kind.wire)
+def test_names_of_models_may_have_slashes_and_colons(
+    kind: type[Client], model: str, stream: bool, server: Server, open_client: Opening
+) -> None:
+    """
+    Also where the name is in the path, behind which Gemini's clients write a colon and a verb.
+    """
+    server.say("Hello")
+    with open_client(kind, model, stream) as client:
+        answer = client.say("Hi there")
+    assert ("Hello", model.partition("/")[2]) == (answer.text, server.last.request and server.last.request.model.id)
+    assert answer.model in (model, None)
+
+
 @pytest.mark.parametrize("kind", CLIENTS, ids=lambda kind: kind.wire)
 def test_characters_that_end_lines_for_some_readers_arrive(
     kind: type[Client], server: Server, open_client: Opening

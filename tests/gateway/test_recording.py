@@ -227,6 +227,22 @@ async def test_a_recording_answers_again_offline(tmp_path: Path) -> None:
     assert isinstance(missing, BadRequest) and "2 of its 3 messages" in str(missing)
 
 
+async def test_a_system_text_alone_is_answered_from_its_recording(tmp_path: Path) -> None:
+    """OpenAI's wires allow a request without other messages; nobody has to say anything first."""
+    made = [turn([], answer(f"{system}!"), system=system) for system in ("Sing.", "Be kind.", f"Say {SECRET}.")]
+    await record(tmp_path, *made)
+    replay = Replay(sessions(tmp_path), redactor_of(RecordingSettings()))
+    for at, expected in ((2, None), (1, "Be kind.!"), (0, "Sing.!")):
+        request = made[at].request
+        assert request is not None
+        reply = replay(request)
+        assert isinstance(reply, AssistantMessage)
+        assert expected in (reply.text, None)
+    unknown = turn([], answer("Hi."), system="Else.").request
+    assert unknown is not None
+    assert isinstance(replay(unknown), BadRequest)
+
+
 @given(
     st.text(max_size=20), st.dictionaries(st.text(max_size=3), st.integers() | st.booleans() | st.text(), max_size=3)
 )

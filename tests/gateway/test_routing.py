@@ -58,6 +58,7 @@ def chained(first: Server, second: Server, **alias: Any) -> Settings:
         il.Overloaded("busy", status=529),
         il.ContextTooLong("prompt is too long", status=400),
         il.AuthFailed("wrong key", status=401),
+        il.BadRequest("insufficient credits", status=402),
     ],
     ids=lambda failure: type(failure).__name__,
 )

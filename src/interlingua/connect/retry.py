@@ -114,10 +114,19 @@ def overflowed(message: AssistantMessage, context_window: int | None = None) -> 
 _NOT_HERE = frozenset({"404", "model_not_found", "not_found_error", "not_found", "resourcenotfoundexception"})
 
 
+# Anthropic and OpenRouter: no credit, in an answer with this status or inside a stream.
+_UNPAID = frozenset({"402", "billing_error"})
+
+
+def is_unpaid(failure: BaseException) -> bool:
+    """Whether an account has no credit at a provider (HTTP 402); OpenAI's 429 of that kind is `RateLimited`."""
+    return isinstance(failure, ProviderError) and (failure.status == 402 or failure.code in _UNPAID)
+
+
 def elsewhere(failure: BaseException) -> bool:
     """Whether another model may succeed where this one failed. A bad request fails everywhere."""
     if isinstance(failure, BadRequest):
-        return failure.status == 404 or (failure.code or "").lower() in _NOT_HERE
+        return failure.status == 404 or (failure.code or "").lower() in _NOT_HERE or is_unpaid(failure)
     return isinstance(failure, ProviderError | TransportError | BadWire) and not isinstance(failure, ContentFiltered)
 
 

@@ -58,7 +58,7 @@ from .cache_breaks import SentPrompts
 from .exchange import Deferred, Exchange, Lane
 from .fast_frames import FrameDecoder
 from .handover import joined, shifted
-from .recall import reference_id
+from .recall import is_unique, reference_id
 from .replying import Reply
 from .rewriting import Cutter, FrameRenaming, renaming, valid_text, with_option, without_repeats
 from .routing import Place
@@ -725,8 +725,13 @@ class Attempt:
         return replace(message, **changes) if changes else message
 
     def _id_of(self, message: AssistantMessage) -> str:
-        """The id of a response: the provider's, except where the client already has one."""
-        return message.response_id if message.response_id and not self._is_named else self._answer_id
+        """The id of a response: the provider's, except where the client already has one, or could refer to it by an id
+        that the next response has, too (KoboldCpp: `chatcmpl-A1`). Bytes that are forwarded have the provider's."""
+        id, exchange = message.response_id, self._exchange
+        if not id or self._is_named:
+            return self._answer_id
+        is_referred = exchange.wire.http.stored_route is not None and exchange.lane != "same"
+        return id if not is_referred or is_unique(id) else self._answer_id
 
     @property
     def _asked(self) -> Request:

@@ -9,7 +9,7 @@ from ..connect.registry import ConnectorRegistry
 from ..sessions import Session
 from ..values.canonical import message_of, plain
 from ..values.errors import BadRequest, ProviderError
-from ..values.messages import AssistantMessage
+from ..values.messages import AssistantMessage, text_of
 from ..values.request import Request
 from .recording import chain, echo_digest
 from .server import Gateway
@@ -34,12 +34,13 @@ class Replay:
         return sum(map(len, self._answers.values()))
 
     def _add(self, session: Session) -> None:
-        ids: dict[str | None, str] = {None: ""}
+        # Before the first message is the system text, which may be all of a request.
+        ids: dict[str | None, str] = {None: f"system {text_of(session.base.system)}"}
         for entry in session.entries():
             before = ids.get(entry.parent_id)
             if before is None or entry.id is None:
                 continue
-            own = ids[entry.id] = chain([echo_digest(entry.message)], before)[0]
+            own = ids[entry.id] = chain([echo_digest(entry.message)], before if entry.parent_id else "")[0]
             self._ids.add(own)
             if isinstance(entry.message, AssistantMessage):
                 self._answers.setdefault(before, []).append(entry.message)
@@ -47,7 +48,8 @@ class Replay:
     def __call__(self, request: Request) -> AssistantMessage | ProviderError:
         digests = [echo_digest(message_of(self._redact(plain(message)))) for message in request.context.messages]
         ids = chain(digests)
-        answers = self._answers.get(ids[-1] if ids else "")
+        last = ids[-1] if ids else f"system {self._redact(text_of(request.context.system))}"
+        answers = self._answers.get(last)
         if not answers:
             known = next((at for at in reversed(range(len(ids))) if ids[at] in self._ids), -1) + 1
             return BadRequest(
@@ -55,8 +57,8 @@ class Replay:
                 status=404,
                 code="not_recorded",
             )
-        at = self._given.get(ids[-1], 0)
-        self._given[ids[-1]] = at + 1
+        at = self._given.get(last, 0)
+        self._given[last] = at + 1
         return answers[min(at, len(answers) - 1)]
 
 

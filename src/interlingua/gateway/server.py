@@ -27,7 +27,7 @@ from ..connect.client import Client
 from ..connect.models import Catalogue
 from ..connect.prices import joined_tiers
 from ..connect.registry import ConnectorRegistry
-from ..connect.retry import Breaker, asks_to_wait, elsewhere
+from ..connect.retry import Breaker, asks_to_wait, elsewhere, is_unpaid
 from ..connect.stream import LARGEST_ANSWER, scrubbed
 from ..connect.transport import HttpTransport, Transport, whole
 from ..dialects import WIRES
@@ -638,7 +638,7 @@ class Gateway:
                 await _break_off(attempt, exchange, str(failure))
                 if reply.sent > sent:
                     break
-                if tries < place.keys and isinstance(failure, RateLimited | AuthFailed):
+                if tries < place.keys and (isinstance(failure, RateLimited | AuthFailed) or is_unpaid(failure)):
                     continue  # with the next key
                 if tries >= retry.attempts or not retry.again(failure) or (more and asks_to_wait(failure)):
                     break
@@ -971,7 +971,7 @@ class Gateway:
         except InterlinguaError:
             raise nothing from None
         in_path = _MODEL_IN_PATH.search(path)
-        asked = unquote(in_path[1]) if in_path is not None else given.get("model")
+        asked = unquote(in_path[0]) if in_path is not None else given.get("model")
         if not isinstance(asked, str) or not asked:
             raise nothing
         await _aside(len(body), _object, body)
@@ -987,7 +987,7 @@ class Gateway:
             reservation = await self.gate.admit(exchange, input_tokens=tokens, output_tokens=0, highest_cost=None)
         name = place.model.id
         if in_path is not None:
-            path = f"{path[: in_path.start(1)]}{quote(name, safe='')}{path[in_path.end(1) :]}"
+            path = f"{path[: in_path.start()]}{quote(name, safe='')}{path[in_path.end() :]}"
             # Google's bodies repeat the name of the path (ai.google.dev/api/embeddings).
             body = body.replace(jsontext.write(f"models/{asked}"), jsontext.write(f"models/{name}"))
         else:
@@ -1006,10 +1006,9 @@ class Gateway:
             if upstream.status >= 400:
                 raise place.wire.codec.decode_error(upstream.status, answer, upstream.headers)
             exchange.status = upstream.status
-            used = _reported_tokens(answer)
+            used = _reported_usage(answer)
             exchange.is_estimated = used is None
-            usage = Usage.of(*(used or (tokens, 0)))
-            exchange.answer = AssistantMessage(content=(), usage=usage)
+            exchange.answer = AssistantMessage(content=(), usage=used or Usage.of(tokens, 0))
             headers = {**Reply(channel, exchange).headers(), "Content-Type": upstream.headers.get("Content-Type", JSON)}
             return web.Response(status=upstream.status, body=answer, headers=headers)
         except TimeoutError:
@@ -1363,26 +1362,47 @@ def _refuse_two_keys(headers: MultiMapping[str]) -> None:
             raise BadRequest(f"the header {name} was sent twice; send it once", status=400)
 
 
-_MODEL_IN_PATH = re.compile(r"/models?/([^/:]+)[:/]")  # of Google and Bedrock
+_MODEL_IN_PATH = re.compile(r"(?<=/models/).+(?=:[A-Za-z]+$)|(?<=/model/)[^/]+(?=/)")  # of Google and Bedrock
 _NOTHING = Request(model=ModelDescriptor(id=""), context=Context(messages=()))
 
 
-def _reported_tokens(answer: bytes) -> tuple[int, int] | None:
-    """Returns the reported token counts of a response on any path: input and output."""
-    try:
-        value = jsontext.read(answer)
-    except FormatError:
-        return None
-    for place, names in _TOKENS.items():
-        counts = value if not place else value.get(place) if isinstance(value, dict) else None
-        if isinstance(counts, dict) and any(isinstance(counts.get(name), int) for name in names):
-            read, written = (counts.get(name) if isinstance(counts.get(name), int) else 0 for name in names)
-            return read or 0, written or 0
+def _reported_usage(answer: bytes) -> Usage | None:
+    """Returns the usage that a response on any path reports; of a stream, what its last event with one reports."""
+    is_stream = not answer.lstrip().startswith(b"{")
+    found = None
+    for data in [line[5:] for line in answer.splitlines() if line.startswith(b"data:")] if is_stream else [answer]:
+        try:
+            value = jsontext.read(data)
+        except FormatError:  # `[DONE]`, or no JSON at all
+            continue
+        found = _usage_in(value) or found
+    return found
+
+
+def _usage_in(value: Any) -> Usage | None:
+    for path in _USAGE:
+        counts = value
+        for name in path:
+            counts = counts.get(name) if isinstance(counts, dict) else None
+        for input, output, cached in _COUNTS if isinstance(counts, dict) else ():
+            if type(counts.get(input)) is int or type(counts.get(output)) is int:
+                details = counts.get(f"{input}_details")
+                details = details if isinstance(details, dict) else counts
+                given = (counts.get(input), counts.get(output), details.get(cached))
+                read, written, again = (one if type(one) is int and one > 0 else 0 for one in given)
+                return Usage.of(max(0, read - again), written, cache_read=min(again, read))
     return None
 
 
-# Where providers report the use of calls that are no conversation: OpenAI, Ollama (/api/embed).
-_TOKENS = {"usage": ("prompt_tokens", "completion_tokens"), "": ("prompt_eval_count", "eval_count")}
+# Where providers report the use of calls that are no conversation: OpenAI, Google, Cohere, Ollama (/api/embed).
+_USAGE = (("usage",), ("response", "usage"), ("usageMetadata",), ("meta", "tokens"), ("meta", "billed_units"), ())
+_COUNTS = (
+    ("prompt_tokens", "completion_tokens", "cached_tokens"),
+    ("input_tokens", "output_tokens", "cached_tokens"),
+    ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount"),
+    ("prompt_eval_count", "eval_count", ""),
+    ("total_tokens", "", ""),  # Voyage
+)
 
 
 def _is_odd(path: str) -> bool:

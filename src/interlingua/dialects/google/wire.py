@@ -191,7 +191,7 @@ GOOGLE = Wire(
     http=Http(
         input_field="contents",
         ping=b"",  # no keep-alive: google-genai parses comments as JSON and fails
-        route=rf"/((?:models|tunedModels)/[^:]+?):({_VERBS})",
+        route=rf"/((?:models|tunedModels)/.+?):({_VERBS})",  # names may have colons: `llama3.2:8b`, behind a gateway
         route_rank=30,
         base="/v1beta",
         model_prefixes=("models/",),
@@ -207,7 +207,7 @@ GOOGLE = Wire(
         model_paths=(("modelVersion",),),
         varying=("candidatesTokenCount", "thoughtsTokenCount", "totalTokenCount"),
         count=Count(
-            route=r"/((?:models|tunedModels)/[^:]+?):countTokens",
+            route=r"/((?:models|tunedModels)/.+?):countTokens",
             # ai.google.dev/api/tokens: the contents alone, or a whole request under `generateContentRequest`.
             request=lambda body: body.get("generateContentRequest") or body,
             answer=lambda tokens: {"totalTokens": tokens},
@@ -225,7 +225,7 @@ VERTEX = GOOGLE.variant(
     # inline.
     limits={"max_images": 3000, "image_bytes": 7_000_000 * 4 // 3},
     http={
-        "route": rf"/((?:publishers/[^/]+/models|endpoints|models)/[^:]+?):({_VERBS})",
+        "route": rf"/((?:publishers/[^/]+/models|endpoints|models)/.+?):({_VERBS})",
         "route_rank": 40,
         "base": "/v1/projects/test/locations/us-central1",
         "model_prefixes": ("publishers/google/models/", "models/"),

@@ -245,10 +245,9 @@ def _encode_usage(usage: Usage | None) -> dict[str, Any] | None:
     return restored(wire, usage.extra, API) if usage.extra else wire
 
 
-def _encode_time(timestamp: int | None) -> int | float:
-    if timestamp is None:
-        return 0
-    return timestamp / 1000 if timestamp % 1000 else timestamp // 1000
+def _encode_time(timestamp: int | None) -> int:
+    """Whole seconds: OpenAI writes no others, and its package for .NET reads no others."""
+    return (timestamp or 0) // 1000
 
 
 # Settings of a request that its response repeats: platform.openai.com/docs/api-reference/responses/object.

@@ -543,6 +543,7 @@ class StreamEncoder(Encoder):
         super().__init__(**given)
         self._number = -1
         self._id: str | None = None
+        self._created: int | None = None  # in milliseconds
         self._output: list[Any] = []  # finished items; None for open ones
         self._open: OpenBlocks[tuple[_Encoded, int]] = (
             OpenBlocks()
@@ -555,7 +556,11 @@ class StreamEncoder(Encoder):
 
     def _failure(self, error: ProviderError) -> bytes:
         given = AssistantMessage(
-            content=(), stop_reason="error", stop_detail=code_of(error), error_message=error.message
+            content=(),
+            stop_reason="error",
+            stop_detail=code_of(error),
+            error_message=error.message,
+            timestamp=self._created,
         )
         return self._finish(given)
 
@@ -567,7 +572,7 @@ class StreamEncoder(Encoder):
         if self._id is not None:
             return b""
         response = self._response(replace(message, error_message=None), [], _PENDING)
-        self._id = response.get("id", "")
+        self._id, self._created = response.get("id", ""), message.timestamp
         created = self._event("response.created", response=response)
         return created + self._event("response.in_progress", response=response)
 
