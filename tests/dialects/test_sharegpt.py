@@ -93,6 +93,16 @@ def test_a_call_is_read_in_each_of_its_spellings(call: str, kind: str) -> None:
     assert sharegpt.encode(sharegpt.decode(row)).body == row
 
 
+def test_calls_beside_an_empty_text_are_one_turn() -> None:
+    """Chat rows have `"content": ""` beside calls; a turn of it would be a second one of the model in a row."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    body = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "", "tool_calls": [call]}]}
+    turns = il.convert(body, "sharegpt", "openai-finetune").body["conversations"]
+    assert [turn["from"] for turn in turns] == ["human", "function_call"]
+    own = {"conversations": [ASKED, {"from": "gpt", "value": ""}, turns[1]]}
+    assert sharegpt.encode(sharegpt.decode(own)).body == own
+
+
 def test_the_rows_of_ms_swift_have_calls_as_messages() -> None:
     """`tool_call` and `tool_response` are roles beside `user` and `assistant`."""
     call = {"role": "tool_call", "content": '{"name": "f", "arguments": {"a": 1}}'}

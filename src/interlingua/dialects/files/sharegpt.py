@@ -164,7 +164,7 @@ class _Reader:
         extra_fields = residual(turn, {"from": "function_call", "value": _call_text(calls)})
         hint = {CALLS: extra_fields} if extra_fields else {}
         before = self.entries[-1].message if self.entries else None
-        if isinstance(before, AssistantMessage) and isinstance(before.content, str):
+        if isinstance(before, AssistantMessage) and isinstance(before.content, str) and before.content:
             joined = replace(before, content=(TextBlock(text=before.content), *calls))
             self.entries[-1] = Entry(message=with_residual(joined, API, **hint) if hint else joined)
         else:
@@ -236,7 +236,7 @@ def _encode_turns(message: Message) -> Iterator[dict[str, Any]]:
         yield put_back({"from": kind, "value": value}, extra_fields)
         return
     blocks = blocks_of(message.content)
-    if not message.tool_calls or any(isinstance(block, TextBlock) for block in blocks):
+    if not message.tool_calls or any(isinstance(block, TextBlock) and block.text for block in blocks):
         yield put_back({"from": "gpt", "value": text_of(message.content)}, extra_fields)
     if message.tool_calls:
         yield put_back({"from": "function_call", "value": _call_text(message.tool_calls)}, extra_fields.get(CALLS, {}))
