@@ -450,6 +450,14 @@ def test_session_files_are_distinguished_from_other_lines(value: Any, is_it: boo
     assert (openclaw.detect(value) is not None) is is_it
 
 
+def test_lines_with_parts_of_another_format_are_not_claimed() -> None:
+    """CodeBuddy writes the parts of the Responses API, which were unknown blocks here: all text was lost."""
+    asked = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}], "timestamp": 1}
+    answered = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}
+    (conversation,) = il.read(b"".join(json.dumps(line).encode() + b"\n" for line in (asked, answered)))
+    assert [message.content[0].text for message in conversation.messages] == ["Hi", "Hello"]
+
+
 def test_the_title_and_the_time_of_an_entry_are_read() -> None:
     """An entry and its message have a time each, and either may be missing."""
     lines = [

@@ -48,6 +48,71 @@ def test_tools_are_read_from_text_and_from_a_list() -> None:
     assert [tool.name for tool in sharegpt.decode(PARALLEL).tools] == ["a"]
 
 
+ASKED, ANSWERED = {"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"conversations": [{"from": "Human", "value": "Hi"}, {"from": "Assistant", "value": "Hello"}]},
+        {"conversations": [{"from": "user", "value": "Hi"}, {"from": "bot", "value": "Hello"}], "id": 1},
+        {"conversations": [{"role": "user", "value": "Hi"}, {"role": "assistant", "value": "Hello"}]},
+        {"conversations": [{"from": "user", "content": "Hi"}, {"from": "assistant", "content": "Hello"}]},
+        {"messages": [ASKED, ANSWERED], "source": "x"},
+        {"conversation": [ASKED, ANSWERED]},
+        {"dialogue": [{"role": "human", "value": "Hi", "weight": 0}, {"role": "gpt", "value": "Hello"}]},
+    ],
+)
+def test_rows_with_other_names_are_read_and_come_back(row: Any) -> None:
+    """Axolotl and ms-swift name their columns, fields and speakers in several ways."""
+    (conversation,) = il.read(json.dumps(row).encode())
+    assert [message.role for message in conversation.messages] == ["user", "assistant"]
+    assert [message.text for message in conversation.messages] == ["Hi", "Hello"]
+    encoded = sharegpt.encode(conversation)
+    assert (encoded.body, list(encoded.losses)) == (row, [])
+    assert len(list(il.read(json.dumps([row, row]).encode()))) == 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '{"name": "f", "arguments": "{\\"a\\": 1}"}',
+        '{"id": "c1", "name": "f", "arguments": {"a": 1}}',
+        '{"name": "f", "parameters": {"a": 1}}',
+        '[{"name": "f", "arguments": {"a": 1}}]',
+        '[{"type": "function", "function": {"name": "f", "arguments": "{\\"a\\": 1}"}}]',
+    ],
+)
+@pytest.mark.parametrize("kind", ["observation", "observations", "tool_response"])
+def test_a_call_is_read_in_each_of_its_spellings(call: str, kind: str) -> None:
+    """The result that follows is its own; the text comes back as it was."""
+    row = {"conversations": [ASKED, {"from": "function_call", "value": call}, {"from": kind, "value": "9"}, ANSWERED]}
+    _, called, result, _ = sharegpt.decode(row).messages
+    assert (called.tool_calls[0].name, called.tool_calls[0].arguments) == ("f", {"a": 1})
+    assert (result.tool_call_id, result.tool_name) == (called.tool_calls[0].id, "f")
+    assert sharegpt.encode(sharegpt.decode(row)).body == row
+
+
+def test_calls_beside_an_empty_text_are_one_turn() -> None:
+    """Chat rows have `"content": ""` beside calls; a turn of it would be a second one of the model in a row."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    body = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "", "tool_calls": [call]}]}
+    turns = il.convert(body, "sharegpt", "openai-finetune").body["conversations"]
+    assert [turn["from"] for turn in turns] == ["human", "function_call"]
+    own = {"conversations": [ASKED, {"from": "gpt", "value": ""}, turns[1]]}
+    assert sharegpt.encode(sharegpt.decode(own)).body == own
+
+
+def test_the_rows_of_ms_swift_have_calls_as_messages() -> None:
+    """`tool_call` and `tool_response` are roles beside `user` and `assistant`."""
+    call = {"role": "tool_call", "content": '{"name": "f", "arguments": {"a": 1}}'}
+    turns = [{"role": "user", "content": "Hi"}, call, {"role": "tool_response", "content": "9"}]
+    row = {"tools": "[]", "messages": [*turns, {"role": "assistant", "content": "Hello"}]}
+    (conversation,) = il.read(json.dumps(row).encode())
+    assert [message.role for message in conversation.messages] == ["user", "assistant", "toolResult", "assistant"]
+    assert sharegpt.encode(conversation).body == row
+
+
 def test_arguments_that_were_changed_are_encoded_as_they_are_now() -> None:
     """The spelling of the call's text is a hint, not a copy."""
     example = sharegpt.decode(TOOLS)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import interlingua as il
 from dialects.trips import returned
@@ -54,6 +55,45 @@ def test_older_messages_are_read_too() -> None:
         {"city": "Oslo"},
     )
     assert (result.content, given.details, last.thinking, data.role) == ("rain", [1], "Hm.", "data")
+
+
+CALL = {"type": "tool-call", "toolCallId": "c1", "toolName": "look"}
+GIVEN = {"type": "tool-result", "toolCallId": "c1", "toolName": "look"}
+SIGNED = {"anthropic": {"signature": "c2ln"}}
+
+
+@pytest.mark.parametrize(
+    ("call", "result", "given"),
+    [
+        ({"input": {"at": 1}}, {"output": {"type": "text", "value": "a dot"}}, ("a dot", False)),
+        ({"input": {"at": 1}}, {"output": {"type": "json", "value": {"x": 1}}}, ('{"x":1}', False)),
+        ({"input": {"at": 1}}, {"output": {"type": "error-text", "value": "dark"}}, ("dark", True)),
+        ({"args": {"at": 1}}, {"result": {"x": 1}}, ('{"x":1}', False)),
+        ({"args": {"at": 1}}, {"result": "dark", "isError": True}, ("dark", True)),
+    ],
+)
+@pytest.mark.parametrize("in_chat", [False, True])
+def test_model_messages_are_read_with_their_calls(call: Any, result: Any, given: Any, in_chat: bool) -> None:
+    """They look like those of a chat wire, which has no such parts, and return as they were."""
+    thought = {"type": "reasoning", "text": "Hm.", "providerOptions": SIGNED}
+    messages = [
+        {"role": "system", "content": "You are terse."},
+        {"role": "user", "content": [{"type": "text", "text": "Look"}, {"type": "image", "image": "iVBORw0KGgo="}]},
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "I look."}, {**CALL, **call}]},
+        {"role": "tool", "content": [{**GIVEN, **result}]},
+        {"role": "assistant", "content": "A dot."},
+    ]
+    file = {"id": 7, "messages": messages} if in_chat else messages
+    assert il.detect(file).dialect == "vercel-ui"
+    (chat,) = il.read(json.dumps(file).encode())
+    asked, answer, answered, last = chat.messages
+    assert (chat.system, asked.content[1].data, last.text) == ("You are terse.", "iVBORw0KGgo=", "A dot.")
+    assert (answer.content[0].thinking_signature, answer.tool_calls[0].arguments) == ("c2ln", {"at": 1})
+    assert (answered.tool_call_id, answered.content, answered.is_error) == ("c1", *given)
+    encoded = vercel_ui.encode(chat)
+    assert (encoded.body, list(encoded.losses)) == (file, [])
+    longer = replace(chat, entries=(*chat.entries, il.Entry(message=il.UserMessage(content="More"))))
+    assert vercel_ui.encode(longer).body[-1]["parts"] == [{"type": "text", "text": "More"}]
 
 
 def test_text_that_was_changed_is_encoded_wherever_it_stands() -> None:

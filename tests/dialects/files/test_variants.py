@@ -323,6 +323,16 @@ def test_roo_code_puts_reasoning_before_an_answer() -> None:
     assert conversation.messages[1].content[0].thinking_signature == "xx"
 
 
+def test_a_picture_of_copilot_may_be_an_object_of_bytes() -> None:
+    """`JSON.stringify` writes the bytes of an array like that; other objects only name the picture."""
+    picture = {"kind": "image", "id": "a", "mimeType": "image/png", "value": {"0": 137, "1": 80, "2": 78}}
+    named = {**picture, "value": {"$mid": 1, "path": "/a.png"}}
+    asked = {"message": {"text": "Look"}, "variableData": {"variables": [picture, named]}, "response": []}
+    chat = {"requesterUsername": "u", "responderUsername": "GitHub Copilot", "requests": [asked]}
+    data, other, _ = returned(json.dumps(chat).encode(), "copilot-chat").messages[0].content
+    assert (data.data, data.mime_type, other.file_id) == ("iVBO", "image/png", "a")
+
+
 def test_a_prompt_of_copilot_that_was_never_answered_has_no_answer() -> None:
     """Its `result` is missing or null."""
     asked = {"message": {"text": "Go", "parts": []}, "response": [], "result": None, "timestamp": 1755529008205}

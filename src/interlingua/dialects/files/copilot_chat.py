@@ -8,6 +8,7 @@ session as a log of lines: a first state, then values that are set or appended a
 
 import itertools
 from array import array
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -87,8 +88,18 @@ def _pictures(request: dict[str, Any]) -> Iterator[Block]:
             yield ImageBlock(data=item["value"], mime_type=optional(item.get("mimeType")))
         elif isinstance(fields_of(item.get("value")).get("$base64"), str):
             yield ImageBlock(data=item["value"]["$base64"], mime_type=optional(item.get("mimeType")))
+        elif (data := _bytes_in(item.get("value"))) is not None:
+            yield ImageBlock(data=b64encode(data).decode(), mime_type=optional(item.get("mimeType")))
         else:
             yield ImageBlock(file_id=optional(item.get("id")) or optional(item.get("name")) or "")
+
+
+def _bytes_in(value: Any) -> bytes | None:
+    """A `Uint8Array` as `JSON.stringify` writes it: `{"0": 137, "1": 80, …}`; None if the value is none."""
+    if not isinstance(value, dict) or "0" not in value or not all(type(byte) is int for byte in value.values()):
+        return None
+    is_row = all(key == str(at) for at, key in enumerate(value))
+    return bytes(value.values()) if is_row and all(0 <= byte < 256 for byte in value.values()) else None
 
 
 def _rendered(parts: Any) -> Iterator[Block]:

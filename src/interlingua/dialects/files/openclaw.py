@@ -1038,6 +1038,8 @@ def detect(value: Any) -> str | None:
     if any(line.get("type") == "message" and isinstance(line.get("message"), dict) for line in lines[:1]):
         return "`message` entries of a tree file" if "role" in lines[0]["message"] else None
     if all(isinstance(line.get("role"), str) for line in lines) and any(map(_is_emitting, lines)):
+        if any(map(_has_foreign_text, lines)):
+            return None  # CodeBuddy's lines have the parts of the Responses API
         return "a message a line, with times and the role `toolResult` or an `api`"
     return None
 
@@ -1053,6 +1055,12 @@ def _is_emitting(line: dict[str, Any]) -> bool:
         or (line["role"] == "assistant" and "api" in line and "stopReason" in line)
         or (line["role"] == "user" and whole(line.get("timestamp")) is not None)
     )
+
+
+def _has_foreign_text(line: dict[str, Any]) -> bool:
+    parts = line.get("content")
+    kinds = [part.get("type") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return "input_text" in kinds or "output_text" in kinds
 
 
 class _LineReader(LineReader):

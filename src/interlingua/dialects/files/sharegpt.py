@@ -6,7 +6,8 @@ is one message with it. A row may have two answers beside its turns (`chosen`, `
 path, the other a branch. Pictures are files in `images`, each with a mark in the turn of a person. What else a turn or
 a set holds is kept; turns of other kinds are messages of their own role. Sets of pairs are read as well: `conversation`
 of `human` and `assistant` (Firefly, ms-swift) or of `input` and `output` (XTuner, Capybara), and `data`, texts by turns
-(UltraChat).
+(UltraChat). Turns may stand under `messages`, `conversation` or `dialogue`, with `role` for `from` or `content` for
+`value`, as may the calls of ms-swift (`tool_call`, `tool_response`).
 """
 
 import sys
@@ -40,6 +41,7 @@ from ..residual import (
     an_object,
     body_of,
     each,
+    fields_of,
     flag,
     keeping,
     optional,
@@ -67,12 +69,18 @@ KINDS = {
     "bing": "gpt",
     "bard": "gpt",
     "model": "gpt",
+    "bot": "gpt",
+    "chatbot": "gpt",
+    "ai": "gpt",
     "system": "system",
     "function_call": "function_call",
     "tool_call": "function_call",
     "observation": "observation",
     "tool": "observation",
+    "observations": "observation",
     "function_response": "observation",
+    "tool_response": "observation",
+    "tool_result": "observation",
 }
 
 CALLS = "~calls"  # of an answer: residual of the turn that holds its calls
@@ -132,7 +140,7 @@ class _Reader:
             if plain is not None:
                 self.entries.append(Entry(message=replace(plain, content=text)))
                 return None
-        kind = KINDS.get(an_object(turn, API).get("from", ""), "") if isinstance(turn.get("from"), str) else ""
+        kind = _kind_of(an_object(turn, API))
         value = turn.get("value")
         message: Message
         if not isinstance(value, str) or not kind:
@@ -156,7 +164,7 @@ class _Reader:
         extra_fields = residual(turn, {"from": "function_call", "value": _call_text(calls)})
         hint = {CALLS: extra_fields} if extra_fields else {}
         before = self.entries[-1].message if self.entries else None
-        if isinstance(before, AssistantMessage) and isinstance(before.content, str):
+        if isinstance(before, AssistantMessage) and isinstance(before.content, str) and before.content:
             joined = replace(before, content=(TextBlock(text=before.content), *calls))
             self.entries[-1] = Entry(message=with_residual(joined, API, **hint) if hint else joined)
         else:
@@ -170,10 +178,10 @@ class _Reader:
             given = jsontext.read(value)
         except FormatError:
             return None
-        items = given if isinstance(given, list) and len(given) != 1 else [given]
-        if not items or not all(map(_is_call, items)):
+        calls = list(map(_call_in, given if isinstance(given, list) else [given]))
+        if not calls or None in calls:
             return None
-        return tuple(ToolCall(id=self._mint(), name=item["name"], arguments=item["arguments"]) for item in items)
+        return tuple(ToolCall(id=self._mint(), name=call[0], arguments=call[1]) for call in calls if call)
 
     def _mint(self) -> str:
         self._generated += 1
@@ -192,13 +200,23 @@ _MESSAGES: dict[str, Any] = {"human": UserMessage, "gpt": AssistantMessage, "sys
 _PLAIN: dict[str, Any] = {kind: message(content=None) for kind, message in _MESSAGES.items()}
 
 
-def _is_call(item: Any) -> bool:
-    return (
-        isinstance(item, dict)
-        and item.keys() == {"name", "arguments"}
-        and isinstance(item["name"], str)
-        and isinstance(item["arguments"], dict)
-    )
+def _kind_of(turn: dict[str, Any]) -> str:
+    """Who speaks, in our word; empty if it is nobody we know."""
+    who = turn.get("from")
+    return KINDS.get(who) or KINDS.get(who.lower(), "") if isinstance(who, str) else ""
+
+
+def _call_in(item: Any) -> tuple[str, dict[str, Any]] | None:
+    """The name and arguments of a call: plain, in OpenAI's wrapper, or with the arguments as text."""
+    fields = fields_of(item)
+    fields = fields["function"] if isinstance(fields.get("function"), dict) else fields
+    name, arguments = fields.get("name"), fields.get("arguments", fields.get("parameters"))
+    if isinstance(arguments, str):
+        try:
+            arguments = jsontext.read(arguments)
+        except FormatError:
+            return None
+    return (name, arguments) if isinstance(name, str) and isinstance(arguments, dict) else None
 
 
 def _call_text(calls: tuple[Block, ...]) -> str:
@@ -218,7 +236,7 @@ def _encode_turns(message: Message) -> Iterator[dict[str, Any]]:
         yield put_back({"from": kind, "value": value}, extra_fields)
         return
     blocks = blocks_of(message.content)
-    if not message.tool_calls or any(isinstance(block, TextBlock) for block in blocks):
+    if not message.tool_calls or any(isinstance(block, TextBlock) and block.text for block in blocks):
         yield put_back({"from": "gpt", "value": text_of(message.content)}, extra_fields)
     if message.tool_calls:
         yield put_back({"from": "function_call", "value": _call_text(message.tool_calls)}, extra_fields.get(CALLS, {}))
@@ -340,7 +358,36 @@ def split(value: Any) -> list[Any] | None:
 
 
 def _is_example(value: Any) -> bool:
-    return isinstance(value, dict) and (isinstance(value.get("conversations"), list) or _is_paired(value))
+    return isinstance(value, dict) and (
+        isinstance(value.get("conversations"), list) or _is_paired(value) or _renamed(value) is not None
+    )
+
+
+def _is_usual(row: Any) -> bool:
+    """Whether the first turn is where it is in most rows, with their fields."""
+    turns = row.get("conversations") if isinstance(row, dict) else None
+    return (
+        isinstance(turns, list) and bool(turns) and isinstance(turns[0], dict) and turns[0].keys() >= {"from", "value"}
+    )
+
+
+_COLUMNS = ("conversations", "messages", "conversation", "dialogue", "dialog")
+_FIELDS = (("from", "value"), ("role", "value"), ("from", "content"), ("role", "content"))
+
+
+def _renamed(row: Any) -> dict[str, Any] | None:
+    """A row whose turns have another column or other fields, in our words; None if it is no such row."""
+    for column in _COLUMNS if isinstance(row, dict) else ():
+        turns = row.get(column)
+        for who, text in _FIELDS[column == "conversations" :] if isinstance(turns, list) and turns else ():
+            if all(isinstance(turn, dict) and isinstance(turn.get(who), str) and text in turn for turn in turns):
+                renames = {who: "from", text: "value"}
+                named = [{renames.get(key, key): value for key, value in turn.items()} for turn in turns]
+                kinds = set(map(_kind_of, named))
+                beside = {key: value for key, value in row.items() if key != column}
+                is_own = "function_call" in kinds if (who, text) == _FIELDS[-1] else any(kinds)
+                return {"conversations": named, **beside} if is_own else None
+    return None
 
 
 @reading(API)
@@ -354,6 +401,9 @@ def decode(data: Any) -> Conversation:
         return with_residual(decode(body[0]), API, **{SET: True})
     if type(body) is dict and "conversations" not in body and _is_paired(body):
         return templates.keep(_conversation_of_pairs(body), body, API)
+    named = None if bare or _is_usual(body) else _renamed(body)
+    if named is not None:
+        return templates.keep(decode(named), body, API)
     wire = {"conversations": body} if bare else an_object(body, API)
     if "conversations" not in wire:
         raise BadWire(API, "expected `conversations`, a list of turns", "$.conversations")
@@ -422,11 +472,7 @@ ANSWERS = ("chosen", "rejected")
 
 def _answer(turn: Any, name: str) -> Entry | None:
     """One of two answers: a turn of the model."""
-    if (
-        not isinstance(turn, dict)
-        or KINDS.get(str(turn.get("from"))) != "gpt"
-        or not isinstance(turn.get("value"), str)
-    ):
+    if not isinstance(turn, dict) or _kind_of(turn) != "gpt" or not isinstance(turn.get("value"), str):
         return None
     message = AssistantMessage(content=turn["value"])
     message = keeping(message, API, turn, {"from": "gpt", "value": turn["value"]})
@@ -531,6 +577,8 @@ def detect(value: Any) -> str | None:
     turns = example.get("conversations") if isinstance(example, dict) else example
     if turns is None and _is_paired(example):
         return "pairs of a question and its answer"
+    if _renamed(example) is not None:
+        return "turns with `from` and `value`, under other names"
     if not isinstance(turns, list) or not turns:
         return None
     are_turns = all(isinstance(turn, dict) and "from" in turn and "value" in turn for turn in turns)

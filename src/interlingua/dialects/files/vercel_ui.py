@@ -4,6 +4,8 @@ An assistant's message holds a whole turn: text, reasoning and files, tools with
 the model was asked anew. Here each step is an assistant's message followed by the results of its tools; on the way back
 they are one again. Parts that are only for the screen (data, sources) stay as they are. Older messages have their text
 in `content` and their tools in `toolInvocations`, or in parts of the type `tool-invocation`.
+
+Model messages are read as well, with `tool-call` and `tool-result` parts: what the SDK sends to a model and gets back.
 """
 
 import sys
@@ -13,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values import jsontext
-from ...values.errors import BadWire
+from ...values.errors import BadWire, Unsupported
 from ...values.losses import QUIET, Encoded, Reporter, SupportTable, dropped, kept, record, some
 from ...values.messages import (
     AssistantMessage,
@@ -52,8 +54,10 @@ from ..residual import (
     with_residual,
 )
 from ..wire import FileFormat, ListedSession, Rows, SessionStream
+from . import templates
 from .line_sessions import EntryStream, ReadAgain, Reader, Record, read
 from .records import LINEAR, METADATA, NO_CALL, RECORD, SERVER_TOOLS, TOOLS, Records
+from .vercel_model import ModelReader, is_model_messages
 
 API = "vercel-ui"
 
@@ -432,12 +436,16 @@ def decode(data: Any) -> Conversation:
     wire = {"messages": body} if is_list else an_object(body, API)
     if not isinstance(wire.get("messages"), list):
         raise BadWire(API, "expected a list of messages, or a chat with `messages`", "$.messages")
+    if is_model_messages(wire["messages"]):
+        return templates.keep(read(ModelReader(API), wire["messages"]), body, API)
     return read(_Reader(None if is_list else wire), wire["messages"])
 
 
 @reading(API)
-def listed(header: Record, messages: ReadAgain) -> SessionStream:
-    """The same, one entry at a time."""
+def listed(header: Record, messages: ReadAgain) -> SessionStream | None:
+    """UI messages, one entry at a time."""
+    if any(is_model_messages([message]) for message in messages()):
+        return None
     return EntryStream(_Reader(header or None), messages)
 
 
@@ -479,6 +487,11 @@ def _system_in(content: Content) -> System:
 
 def encode(conversation: Conversation) -> Encoded:
     """The list of messages; the chat, if that is what was read."""
+    if templates.FILE in conversation.extra.get(API, {}):
+        try:
+            return templates.give_back(conversation, API, decode)
+        except Unsupported:  # it has grown: UI messages say what the model messages do not
+            conversation = replace(conversation, extra={k: v for k, v in conversation.extra.items() if k != API})
     extra_fields = conversation.extra.get(API, {})
     encoded: list[dict[str, Any]] = []
     places: list[int] = []
@@ -536,6 +549,8 @@ def _is_encoded(message: Any, group: list[tuple[int, Entry]]) -> bool:
 def detect(value: Any) -> str | None:
     """Detects UI messages: `parts` of the SDK's types, or `toolInvocations`."""
     messages = value.get("messages") if isinstance(value, dict) else value if type(value) is list else None
+    if is_model_messages(messages):
+        return "messages with `tool-call` and `tool-result` parts"
     if not isinstance(messages, list) or not messages or not all(map(_is_message, messages)):
         return None
     if all(isinstance(message.get("parts"), list) and isinstance(message.get("id"), str) for message in messages):
