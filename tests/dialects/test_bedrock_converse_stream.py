@@ -1338,6 +1338,7 @@ def test_a_stream_without_its_end_says_so() -> None:
             "AccessDeniedException",
             "Denied",
         ),
+        (400, {}, {"message": "No", "code": "com.amazon#ValidationException"}, BadRequest, "ValidationException", "No"),
         (503, {}, b"<html>", Overloaded, None, "<html>"),
         (500, {}, b"", ProviderError, None, "HTTP 500"),
     ],
@@ -1349,7 +1350,7 @@ def test_errors_are_typed_77(
     Oddity 77: the header names the error, the body only speaks; overflow and throttling are told apart.
     """
     error = bedrock.decode_error(status, body, headers)
-    assert (kind, code, status) == (type(error), code, error.status)
+    assert (kind, code, status) == (type(error), error.code, error.status)
     assert message is None or message == error.message
 
 
