@@ -540,6 +540,18 @@ def test_what_cannot_be_encoded_is_reported(request_: Request, expected: list[tu
             bedrock.encode_request(request_, strict=True)
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("text/csv", "csv"), ("Text/X-Python; charset=utf-8", "txt"), ("application/zip", None)]
+)
+def test_a_document_is_named_by_its_type(kind: str, expected: str | None) -> None:
+    """
+    Text without a name of its own is plain text; a type that the wire does not know is not named.
+    """
+    document = DocumentBlock(text="{}", mime_type=kind, title="n")
+    (block,) = bedrock.encode_request(asked(UserMessage(content=(document,)))).body["messages"][0]["content"]
+    assert expected == block["document"].get("format")
+
+
 def test_pictures_in_results_and_lists_stay_pictures_69() -> None:
     """
     Hard case 69: content with a picture in it is never flattened to text.
