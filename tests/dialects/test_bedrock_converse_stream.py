@@ -381,6 +381,28 @@ def test_words_of_cited_guarded_and_json_blocks_are_text_for_everyone() -> None:
     assert tool_result.content[0].text == '{"a":[1,"é"]}'  # type: ignore[index,union-attr]
 
 
+def test_the_texts_of_a_citation_come_apart_as_they_were() -> None:
+    """
+    By their lengths alone; the words are not kept twice.
+    """
+    cited = {"content": [{"text": "a"}, {"text": "bc"}], "citations": []}
+    body = {"messages": [assistant({"citationsContent": cited})]}
+    read = bedrock.decode_request(body, model=CLAUDE)
+    (block,) = read.context.messages[0].content
+    assert TextBlock(text="abc", extra={bedrock.API: {"~cited": [1, 2]}}) == block
+    assert body == bedrock.encode_request(read).body
+
+
+def test_thinking_between_tools_alone_is_off() -> None:
+    """
+    Nothing is thought before the answer, and the value returns.
+    """
+    body = {"messages": [], "additionalModelRequestFields": {"thinking": {"type": "between_tools"}}}
+    read = bedrock.decode_request(body, model=CLAUDE)
+    assert read.options.reasoning is not None and read.options.reasoning.enabled is False
+    assert body == bedrock.encode_request(read).body
+
+
 def test_changed_content_is_not_overruled_by_how_it_looked() -> None:
     """
     Hints about shape are followed only as long as their premise holds.
