@@ -341,8 +341,13 @@ NESTED: dict[str, tuple[str, dict[str, Any]]] = {  # an unknown field inside an 
             "$.messages[0].extra.google-generative-ai.~others",
             "answers",
         ),
+        (
+            AssistantMessage(content="a", extra={"openai-completions": {"~": {"audio": {"in": {"voice": 1}}}}}),
+            "$.messages[0].extra.openai-completions.~.audio.in.voice",
+            "audio.voice",
+        ),
     ],
-    ids=["a string", "a block", "choices", "candidates"],
+    ids=["a string", "a block", "choices", "candidates", "a field inside"],
 )
 def test_a_loss_is_found_without_looking_for_bookkeeping(message: Any, path: str, what: str) -> None:
     """
