@@ -54,6 +54,9 @@ def test_renamed_calls_are_restored_beside_others() -> None:
     assert renamed != "look up!"
     restored = adapted.restore(called("look", renamed))
     assert [call.name for call in restored.tool_calls] == ["look", "look up!"]
+    said = TextBlock(text="I look")
+    beside = replace(restored, content=(said, *called(renamed).tool_calls))
+    assert [said, *called("look up!").tool_calls] == list(adapted.restore(beside).content)
 
 
 def test_an_added_result_has_no_source() -> None:

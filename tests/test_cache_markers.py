@@ -460,6 +460,15 @@ async def test_caching_is_off_when_asked_for() -> None:
             assert "cache" not in json.dumps(server.last.json)
 
 
+def test_no_marker_is_added_to_as_many_as_there_may_be() -> None:
+    """Four of one's own leave none for the tools and the system text."""
+    messages = [UserMessage(content=tuple(text(each, MARK) for each in "abcd"))]
+    source = request(*messages, system="Be short.", tools=(LOOK,), cache_retention="short")
+    adapted = il.adapt(source, CLAUDE, caching=True)
+    assert [] == [loss for loss in adapted.losses if loss.what == "cache"]
+    assert messages == list(adapted.request.context.messages)
+
+
 @given(source=wellformed_requests(own="anthropic-messages"))
 def test_placed_markers_do_not_shape_what_came_before(source: Request) -> None:
     """The messages of a shorter history are the same in the longer one, but for the markers."""

@@ -745,6 +745,13 @@ def test_a_row_for_a_trainer_may_be_any_value() -> None:
     assert il.check(conversation.request().context, target="openai-finetune") == expected
 
 
+def test_an_object_without_messages_is_no_row() -> None:
+    """Nothing is known of its format, and no trainer is asked."""
+    found = il.check({"text": "Hi"}, target="openai-finetune")
+    assert found == il.check({"text": "Hi"})
+    assert ["error"] == [finding.severity for finding in found]
+
+
 def test_a_row_that_cannot_be_read_has_one_finding_for_a_trainer() -> None:
     assert [finding.severity for finding in il.check("{", target="openai-finetune")] == ["error"]
 

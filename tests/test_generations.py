@@ -412,6 +412,21 @@ def test_a_begun_answer_is_sent_only_where_it_is_continued(id: str, options: Any
     ))  # fmt: skip
 
 
+def test_a_begun_answer_is_sent_to_a_model_that_thinks_where_that_is_no_rule() -> None:
+    """Only Claude refuses it while it thinks."""
+    body, losses = sent(ModelDescriptor(id="glm-4.6", api="openai-completions"), HI, BEGUN, reasoning="high")
+    assert ["user", "assistant"] == [message["role"] for message in body["messages"]]
+    assert "$.messages" not in losses
+
+
+def test_a_turn_that_the_provider_paused_is_sent_as_it_is() -> None:
+    """It is no prefill: nobody asks the model to go on."""
+    paused = replace(BEGUN, stop_detail="pause_turn")
+    body, losses = sent(model("claude-opus-4-6"), HI, paused)
+    assert ["user", "assistant"] == [message["role"] for message in body["messages"]]
+    assert "$.messages" not in losses
+
+
 def test_a_begun_answer_does_not_end_in_blanks() -> None:
     """Anthropic refuses them at the end of what it is to continue."""
     begun = replace(BEGUN, content=(TextBlock(text="The answer is \n"),))

@@ -631,6 +631,17 @@ SPREAD = request(
 )
 
 
+def test_a_call_that_the_provider_has_not_answered_yet_stays_with_a_call_to_the_client() -> None:
+    """
+    The provider goes on with its own call once it has the result of the other one.
+    """
+    own = ServerToolCall(id="s1", name="web_search", arguments={}, extra={CLAUDE.api: {}})
+    source = request(HI, answer_from(CLAUDE, own, call("c1"), stop_reason="toolUse"), result("c1"))
+    assert (own, call("c1")) == il.adapt(source, CLAUDE).request.context.messages[1].content
+    ended = request(HI, answer_from(CLAUDE, own, TextBlock(text="So")), HI)
+    assert (TextBlock(text="So"),) == il.adapt(ended, CLAUDE).request.context.messages[1].content
+
+
 def results_in(source: Request) -> list[tuple[str, str]]:
     """Call ids and texts of the results, in order."""
     results = [message for message in source.context.messages if isinstance(message, ToolResultMessage)]

@@ -1149,6 +1149,18 @@ def test_generated_sessions_are_checked_for_a_target(tmp_path: Path, wire: str, 
         assert found == check(path.read_bytes(), target=wire)
 
 
+def test_a_missing_parent_is_found_for_a_target(tmp_path: Path) -> None:
+    """Whatever is asked of the messages, the tree is checked."""
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(lines_of([*PLAIN, {"role": "user", "content": "Ho", "id": "b", "parentId": "gone"}]))
+    session = open_large(Source(path), None, [])
+    assert session is not None
+    for target in (None, "anthropic-messages"):
+        found = check_large(session, unnamed=True, target=target)
+        assert found == check(path.read_bytes(), target=target)
+        assert found is not None and "parent: no entry 'gone'" in [finding.message for finding in found]
+
+
 def test_pictures_in_results_count_for_a_trainer(tmp_path: Path) -> None:
     """As those of users do: the limit is on all of an example."""
     path = tmp_path / "s.jsonl"

@@ -326,6 +326,38 @@ NESTED: dict[str, tuple[str, dict[str, Any]]] = {  # an unknown field inside an 
 }
 
 
+@pytest.mark.parametrize(
+    ("message", "path", "what"),
+    [
+        (UserMessage(content="a\ud83d"), "$.messages[0].content", "text"),
+        (UserMessage(content=(TextBlock(text="ä\ud83d"),)), "$.messages[0].content[0].text", "text"),
+        (
+            AssistantMessage(content="a", extra={"openai-completions": {"~choices": [{"index": 1}]}}),
+            "$.messages[0].extra.openai-completions.~choices",
+            "answers",
+        ),
+        (
+            AssistantMessage(content="a", extra={"google-generative-ai": {"~others": [{"index": 1}]}}),
+            "$.messages[0].extra.google-generative-ai.~others",
+            "answers",
+        ),
+        (
+            AssistantMessage(content="a", extra={"openai-completions": {"~": {"audio": {"in": {"voice": 1}}}}}),
+            "$.messages[0].extra.openai-completions.~.audio.in.voice",
+            "audio.voice",
+        ),
+    ],
+    ids=["a string", "a block", "choices", "candidates", "a field inside"],
+)
+def test_a_loss_is_found_without_looking_for_bookkeeping(message: Any, path: str, what: str) -> None:
+    """
+    The quick look before the long one takes nothing for bookkeeping that is none.
+    """
+    source = Request(model=ModelDescriptor(id="m"), context=Context(messages=(message,)))
+    found = losses.without_records(il.dialect("anthropic-messages").encode_request(source).losses)
+    assert [(path, what)] == [(loss.path, loss.what) for loss in found]
+
+
 @pytest.mark.parametrize("what", NESTED)
 def test_an_unknown_field_inside_a_known_object_is_a_loss(what: str) -> None:
     """

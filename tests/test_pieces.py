@@ -231,6 +231,34 @@ def test_the_rounds_of_a_run_are_adapted_apart(
         assert 3 == adapts_the_same(Request(model=model, context=context, options=options), target)
 
 
+@pytest.mark.parametrize("target", BASES)
+def test_an_id_that_an_earlier_piece_is_sent_with_is_not_used_again(target: str) -> None:
+    """Each call gets an id of its own where ids may not be used twice."""
+    messages = (il.UserMessage(content="Hi"), *_called("c"), *_called("c"), *_called("c"))
+    request = Request(model=ModelDescriptor(id="m"), context=Context(messages=messages))  # type: ignore[arg-type]
+    assert 3 == adapts_the_same(request, target)
+
+
+@pytest.mark.parametrize("target", BASES)
+@pytest.mark.parametrize("id", ["m", "claude-opus-4-6"])
+def test_the_room_in_the_window_is_what_all_pieces_leave(id: str, target: str) -> None:
+    """Also where the model is asked to go on; a host that cuts what is too long off is warned of once."""
+    rounds = [one for at in range(4) for one in _called(f"c{at}", "x" * 1000)]
+    messages = (il.UserMessage(content="Hi"), *rounds, il.AssistantMessage(content="So", stop_reason="stop"))
+    context = Context(messages=messages)  # type: ignore[arg-type]
+    for window in (500, 2000):
+        model = ModelDescriptor(id=id, context_window=window, max_tokens=1900)
+        assert 4 == adapts_the_same(Request(model=model, context=context, options=Options(max_tokens=1900)), target)
+
+
+def _called(id: str, text: str = "ok") -> list[AgentMessage]:
+    call = il.ToolCall(id=id, name="read", arguments={})
+    return [
+        il.AssistantMessage(content=(call,), stop_reason="toolUse"),
+        il.ToolResultMessage(tool_call_id=call.id, content=text, is_error=False),
+    ]
+
+
 @given(HISTORIES)
 def test_structural_repairs_of_pieces_are_those_of_the_whole(messages: list[AgentMessage]) -> None:
     places, repairs = CallPlaces(), StructuralRepairs()
@@ -278,6 +306,10 @@ def test_a_history_with_its_own_ids_is_cut_in_the_first_pass() -> None:
             piece = first.add(3 * turn + at, message)
             found += [] if piece is None else [len(piece)]
     assert [3, 3, 3] == found and first.is_valid
+    rounds = FirstPass(least=1)
+    for at, message in enumerate([il.UserMessage(content="Hi"), *_round(0), *_round(1), *_round(2)]):
+        rounds.add(at, message)
+    assert rounds.is_valid
     first.add(12, il.ToolResultMessage(tool_call_id="c0", content="again", is_error=False))
     assert not first.is_valid
 
@@ -296,11 +328,7 @@ def test_a_history_is_cut_where_calls_have_no_result_anywhere() -> None:
 
 
 def _round(at: int, text: str = "ok") -> list[AgentMessage]:
-    call = il.ToolCall(id=f"c{at}", name="read", arguments={})
-    return [
-        il.AssistantMessage(content=(call,), stop_reason="toolUse"),
-        il.ToolResultMessage(tool_call_id=call.id, content=text, is_error=False),
-    ]
+    return _called(f"c{at}", text)
 
 
 def _cut(messages: list[AgentMessage], least: int | None = 1) -> list[int]:

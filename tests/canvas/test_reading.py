@@ -421,6 +421,7 @@ async def test_the_end_of_a_long_path_is_read_as_in_the_whole(tmp_path: Path, co
                     assert part == whole or part["partial"], (last, to)
                     assert "partial" not in whole
                 context, wire, cache = parts
+                assert last >= 15 or all(part.get("partial") for part in parts), (last, to)
                 if context.get("partial"):
                     segments = [one for one in context["segments"] if one["kind"] == "message"]
                     assert segments == wholes[0]["segments"][len(wholes[0]["segments"]) - len(segments) :], (last, to)

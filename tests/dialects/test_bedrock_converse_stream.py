@@ -381,6 +381,28 @@ def test_words_of_cited_guarded_and_json_blocks_are_text_for_everyone() -> None:
     assert tool_result.content[0].text == '{"a":[1,"é"]}'  # type: ignore[index,union-attr]
 
 
+def test_the_texts_of_a_citation_come_apart_as_they_were() -> None:
+    """
+    By their lengths alone; the words are not kept twice.
+    """
+    cited = {"content": [{"text": "a"}, {"text": "bc"}], "citations": []}
+    body = {"messages": [assistant({"citationsContent": cited})]}
+    read = bedrock.decode_request(body, model=CLAUDE)
+    (block,) = read.context.messages[0].content
+    assert TextBlock(text="abc", extra={bedrock.API: {"~cited": [1, 2]}}) == block
+    assert body == bedrock.encode_request(read).body
+
+
+def test_thinking_between_tools_alone_is_off() -> None:
+    """
+    Nothing is thought before the answer, and the value returns.
+    """
+    body = {"messages": [], "additionalModelRequestFields": {"thinking": {"type": "between_tools"}}}
+    read = bedrock.decode_request(body, model=CLAUDE)
+    assert read.options.reasoning is not None and read.options.reasoning.enabled is False
+    assert body == bedrock.encode_request(read).body
+
+
 def test_changed_content_is_not_overruled_by_how_it_looked() -> None:
     """
     Hints about shape are followed only as long as their premise holds.
@@ -538,6 +560,18 @@ def test_what_cannot_be_encoded_is_reported(request_: Request, expected: list[tu
     if expected:
         with pytest.raises(Unsupported):
             bedrock.encode_request(request_, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("text/csv", "csv"), ("Text/X-Python; charset=utf-8", "txt"), ("application/zip", None)]
+)
+def test_a_document_is_named_by_its_type(kind: str, expected: str | None) -> None:
+    """
+    Text without a name of its own is plain text; a type that the wire does not know is not named.
+    """
+    document = DocumentBlock(text="{}", mime_type=kind, title="n")
+    (block,) = bedrock.encode_request(asked(UserMessage(content=(document,)))).body["messages"][0]["content"]
+    assert expected == block["document"].get("format")
 
 
 def test_pictures_in_results_and_lists_stay_pictures_69() -> None:
@@ -1338,6 +1372,7 @@ def test_a_stream_without_its_end_says_so() -> None:
             "AccessDeniedException",
             "Denied",
         ),
+        (400, {}, {"message": "No", "code": "com.amazon#ValidationException"}, BadRequest, "ValidationException", "No"),
         (503, {}, b"<html>", Overloaded, None, "<html>"),
         (500, {}, b"", ProviderError, None, "HTTP 500"),
     ],
@@ -1349,7 +1384,7 @@ def test_errors_are_typed_77(
     Oddity 77: the header names the error, the body only speaks; overflow and throttling are told apart.
     """
     error = bedrock.decode_error(status, body, headers)
-    assert (kind, code, status) == (type(error), code, error.status)
+    assert (kind, code, status) == (type(error), error.code, error.status)
     assert message is None or message == error.message
 
 

@@ -1,9 +1,11 @@
 """Background responses: they go on without their client, and are looked up, followed and cancelled by id."""
 
 import asyncio
+import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,20 @@ from interlingua.values.errors import RateLimited
 
 LONG = "one two three four five six seven eight nine ten " * 4
 MODELS = ["openai-responses", "anthropic-messages", "ollama-chat"]
+
+
+@dataclass(frozen=True)
+class Paused(faults.Stall):
+    """A stall without end that says when it has begun: everything before it was sent."""
+
+    begun: threading.Event = field(default_factory=threading.Event)
+
+    def _silence(self, ping: bytes) -> Iterator[Any]:
+        self.begun.set()
+        yield from super()._silence(ping)
+
+    async def wait(self) -> None:
+        assert await asyncio.to_thread(self.begun.wait, 20)
 
 
 @asynccontextmanager
@@ -108,7 +124,7 @@ async def test_cancelling_closes_the_call_and_is_counted(stream: bool, upstream:
     """
     The provider's stream is closed, what came stays, and twice is as once; the ledger has an estimate.
     """
-    upstream.say(LONG, fault=faults.Stall(after_events=6))
+    upstream.say(LONG, fault=(paused := Paused(after_events=6)))
     ledger = Ledger(f"sqlite:{tmp_path / 'ledger.db'}")
     async with Gateway(settings_for(upstream), observers=[ledger]) as gateway, client_of(gateway) as client:
         given: Any = {"model": "anthropic-messages", "input": "Hi", "background": True}
@@ -117,8 +133,7 @@ async def test_cancelling_closes_the_call_and_is_counted(stream: bool, upstream:
             id = (await anext(aiter(events))).response.id
         else:
             id = (await client.responses.create(**given)).id
-        upstream.wait_for_requests(1)
-        await asyncio.sleep(0.1)
+        await paused.wait()
         for _ in range(2):
             ended = await client.responses.cancel(id)
             assert ("cancelled", id) == (ended.status, ended.id)
@@ -198,11 +213,11 @@ async def test_other_gateways_of_a_store_answer_for_it_and_cancel_it(
         assert "in_progress" == (await other.responses.retrieve(first.id)).status
         events = [event async for event in await other.responses.retrieve(first.id, stream=True)]
         assert events[-1].type == "response.completed" and events[-1].response.output_text == LONG
-        upstream.clear()
-        upstream.say(LONG, fault=faults.Stall(after_events=6))
         for end in (other.responses.cancel, other.responses.delete):
+            upstream.clear()
+            upstream.say(LONG, fault=(paused := Paused(after_events=6)))
             second = await client.responses.create(model="anthropic-messages", input="Hi", background=True)
-            await asyncio.sleep(0.1)
+            await paused.wait()
             await end(second.id)
             await upstream.disconnected(5)
         with pytest.raises(openai.NotFoundError):
@@ -253,7 +268,7 @@ async def test_a_gateway_that_stops_leaves_no_response_in_progress(
     first_recall = Recall(1 << 20, stores[0])
     async with Gateway(settings_for(upstream), recall=first_recall) as gateway, client_of(gateway) as client:
         first = await client.responses.create(model="anthropic-messages", input="Hi", background=True)
-        upstream.wait_for_requests(1)
+        await asyncio.to_thread(upstream.wait_for_requests, 1)
     recall = Recall(1 << 20, stores[1])
     async with Gateway(settings_for(upstream), recall=recall) as later, client_of(later) as client:
         found = await client.responses.retrieve(first.id)

@@ -110,7 +110,7 @@ class _Comparison:
             for at, (one, other) in enumerate(zip(before, after, strict=True)):
                 yield from self.value(one, other, f"{path}[{at}]", name)
         elif not same(before, after):
-            if name.endswith((".content", ".system")) and _is_spelling(before, after):
+            if _is_spelling(before, after):
                 yield Loss(path, "content", "a text is a string or a block, as the format has it", "record")
             else:
                 yield self._lost(path, name.partition(".")[2], self._support.get(name, OTHER))

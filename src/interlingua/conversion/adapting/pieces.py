@@ -69,24 +69,22 @@ class CallPlaces:
 
 
 class _Call:
-    __slots__ = ("ids", "row", "sent", "step")
+    __slots__ = ("ids", "row", "sent")
 
-    def __init__(self, ids: tuple[str, ...], row: int, step: int, sent: bool) -> None:
-        self.ids, self.row, self.step, self.sent = ids, row, step, sent
+    def __init__(self, ids: tuple[str, ...], row: int, sent: bool) -> None:
+        self.ids, self.row, self.sent = ids, row, sent
 
 
 class _Pending:
-    """Calls and results that are not paired yet, by id; see `pairing._match_results`, and `pair` for steps."""
+    """Calls and results that are not paired yet, by id; see `pairing._match_results`."""
 
     def __init__(self, places: CallPlaces | None) -> None:
         """`places`: None if they are not known yet. Then no id is expected to return."""
         self._places = places
         self._calls: dict[str, list[_Call]] = {}
         self._early: set[str] = set()
-        self._row = self._step = 0
+        self._row = 0
         self._was_answer = False
-        self.is_answered = False  # a result of the step was seen: the next answer begins another one
-        self._is_over = False  # so it does after other messages
         self._unanswered = 0  # calls of the row: formats without ids give them the next results
 
     def __bool__(self) -> bool:
@@ -106,8 +104,6 @@ class _Pending:
             self._add_result(message.tool_call_id)
         elif isinstance(message, AssistantMessage):
             self._add_calls(message)
-        else:
-            self._is_over = True
         for id in _ids_in(message) if self._places is not None else ():
             if self._places.is_last(id, at):  # type: ignore[union-attr]
                 self._calls.pop(id, None)
@@ -115,12 +111,9 @@ class _Pending:
 
     def _add_calls(self, message: AssistantMessage) -> None:
         sent = is_sent(message)
-        if sent and (self.is_answered or self._is_over):
-            self._step += 1
-            self.is_answered = self._is_over = False
         for block in blocks_of(message.content):
             if isinstance(block, ToolCall):
-                call = _Call(call_ids(block), self._row, self._step, sent)
+                call = _Call(call_ids(block), self._row, sent)
                 self._unanswered += 1
                 for id in call.ids:
                     self._calls.setdefault(id, []).append(call)
@@ -132,7 +125,6 @@ class _Pending:
             return
         call = max(candidates, key=lambda call: (call.ids[0] == id, call.sent, call.row))
         self._unanswered -= call.row == self._row
-        self.is_answered = self.is_answered or (call.sent and call.step == self._step)
         for own in call.ids:
             others = self._calls.get(own, [])
             if call in others:
@@ -178,7 +170,7 @@ class _Cutter:
         """
         if isinstance(message, UserMessage):
             return isinstance(self._before, AssistantMessage | ToolResultMessage)
-        if not (self._in_turns and isinstance(message, AssistantMessage) and self._pending.is_answered):
+        if not self._in_turns or not isinstance(message, AssistantMessage):
             return False
         is_next = isinstance(self._before, ToolResultMessage) and _has_calls(self._answer)
         return is_next and bool(read_as) and _has_calls(read_as[0])
