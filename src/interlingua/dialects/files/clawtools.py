@@ -729,7 +729,7 @@ def _in_result(message: dict[str, Any], path: str, at: int, names: Names) -> Ite
         if wrong in message and name not in message:
             yield Mistake(f"{path}.{wrong}", f"message {at} has `{wrong}`: the field is `{name}`", right)
     for name, kind in (("toolCallId", str), ("toolName", str), ("isError", bool), ("content", list)):
-        if not isinstance(message.get(name), kind) and not _misspelled(message, name):
+        if not isinstance(message.get(name), kind) and not any(wrong in message for wrong in _MISSPELLED.get(name, ())):
             text = f"message {at} has no `{name}` of the right kind ({_KINDS[kind]})"
             yield Mistake(f"{path}.{name}", text, right)
 
@@ -740,10 +740,6 @@ _MISSPELLED = {
     "toolName": ("tool_name",),
     "isError": ("is_error",),
 }
-
-
-def _misspelled(message: dict[str, Any], name: str) -> bool:
-    return any(wrong in message for wrong in _MISSPELLED.get(name, ()))
 
 
 def _in_block(block: Any, role: Any, path: str, where: str, names: Names) -> Iterator[Mistake]:

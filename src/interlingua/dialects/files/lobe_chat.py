@@ -115,7 +115,7 @@ def decode(data: Any) -> Conversation:
     body = body_of(data, API)
     shared = _shared(body)
     if shared is not None:
-        return _topic(body, shared)
+        return templates.keep(read(_TopicReader(body), shared), body, API)
     given = _tables(body)
     if given is None:
         raise BadWire(API, "expected an export with `messages` in `state` or `data`, or a shared topic")
@@ -125,11 +125,6 @@ def decode(data: Any) -> Conversation:
         raise BadWire(API, f"an export of {len(chats)} chats: take one of them")
     conversation = read(_reader(tables, tables["messages"][0]), tables["messages"])
     return templates.keep(conversation, body, API, places=[f"{key}.messages"])
-
-
-def _topic(body: Any, messages: list[dict[str, Any]]) -> Conversation:
-    """A shared topic."""
-    return templates.keep(read(_TopicReader(body), messages), body, API)
 
 
 @reading(API)

@@ -32,10 +32,6 @@ def _is_message(value: Any) -> bool:
     )
 
 
-def _is_tree(value: Any) -> bool:
-    return isinstance(value, dict) and _is_message(value.get("prompt")) and "message_tree_id" in value
-
-
 def _is_row(value: Any) -> bool:
     return _is_message(value) and "message_tree_id" in value
 
@@ -43,7 +39,7 @@ def _is_row(value: Any) -> bool:
 def _is_one(value: Any) -> bool:
     """Whether a value is a tree, or the messages of one."""
     if not isinstance(value, list):
-        return _is_tree(value)
+        return isinstance(value, dict) and _is_message(value.get("prompt")) and "message_tree_id" in value
     return bool(value) and all(map(_is_row, value)) and len({row["message_tree_id"] for row in value}) == 1
 
 

@@ -156,11 +156,6 @@ def _context(wire: dict[str, Any]) -> dict[str, Any]:
     return fields_of(wire.get("context")) or fields_of(wire.get("spanContext"))
 
 
-def _trace_of(wire: dict[str, Any]) -> Any:
-    """The id of a span's trace."""
-    return _first(wire, "trace_id", "traceId") or _first(_context(wire), "trace_id", "traceId")
-
-
 def _first(wire: Mapping[str, Any], *keys: str) -> Any:
     for key in keys:
         if key in wire:
@@ -522,7 +517,7 @@ def _traces(header: Any, lists: RecordLists) -> Iterator[Any]:
 def _trace_in(record: Any) -> Any:
     """The id of a span's trace; None for what is no span."""
     if _is_span(record):
-        return _trace_of(record)
+        return _first(record, "trace_id", "traceId") or _first(_context(record), "trace_id", "traceId")
     if next(_spans_in(record), None) is not None:
         raise BadWire(API, "expected spans, not lists of them")
     return None
