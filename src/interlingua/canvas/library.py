@@ -341,7 +341,7 @@ def _detected(value: object) -> str:
 
 
 def _is_own(data: bytes) -> bool:
-    """Whether the file is one of our sessions: lines, the first of which says so."""
+    """Whether the file is one of our sessions: lines that begin with our header."""
     return data.lstrip().startswith(b'{"role":"session"') and b"\n" in data
 
 

@@ -246,7 +246,7 @@ class OpenSessions(ABC):
         return opening.result() if opening is not None and opening.done() and not opening.exception() else None
 
     async def close_hub(self, key: str) -> None:
-        """Closes an open session that was deleted, and tells its viewers."""
+        """Closes an open session that was deleted, and notifies its viewers."""
         opening = self._hubs.pop(key, None)
         if opening is not None:
             with contextlib.suppress(Exception):

@@ -286,7 +286,7 @@ async def inspected(call: Call, work: Callable[[], T], messages: int) -> T:
     """Calls a function that reads up to so many messages, in a thread.
 
     They are read for a few visitors at a time, and for none that has gone on: a page asks anew with every step of the
-    reader and drops what it asked before. Who asks for few messages does not wait for those who ask for many.
+    reader and drops what it asked before. Requests for few messages do not wait for requests for many.
     """
     canvas = call.canvas
     is_short = messages <= FEW_MESSAGES

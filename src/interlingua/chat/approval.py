@@ -135,7 +135,7 @@ class Form(Protocol):
 
 
 class NotAnAnswer(Exception):
-    """Input that the field does not accept; the message says what it accepts."""
+    """Input that the field does not accept; the message names what it accepts."""
 
 
 def label(name: str, field: Mapping[str, Any], *, required: bool) -> str:

@@ -57,7 +57,7 @@ State = Literal["ok", "note", "problem"]
 
 
 class Check(NamedTuple):
-    """One check of the installation; `remedy` says what to do if it fails."""
+    """One check of the installation; `remedy`: what to do if it fails."""
 
     name: str
     state: State

@@ -163,7 +163,7 @@ class Candidate(Struct, frozen=True):
 class Call(Struct, frozen=True, kw_only=True):
     """A whole call, parsed once at the edge and passed on.
 
-    The model of `request` is the first candidate's, as far as its name tells. Its option `stream` is False if no events
+    The model of `request` is the first candidate's, as far as its name shows. Its option `stream` is False if no events
     are needed: the response may then be fetched unstreamed.
     """
 

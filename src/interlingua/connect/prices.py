@@ -120,7 +120,7 @@ _HIGHEST = {
 def _charged(rest: int, parts: list[tuple[str, int]], bucket: str, rates: Rates, size: int) -> float | None:
     """What a bucket costs, part by part and then the rest of it.
 
-    No part is larger than what is left: a wire that tells too much adds none.
+    No part is larger than what is left: a wire that reports too much adds none.
     """
     millionths = 0.0
     for name, given in parts:

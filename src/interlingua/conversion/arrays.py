@@ -207,7 +207,7 @@ def _name(token: re.Match[bytes]) -> str:
     return _UNKNOWN if not name or "." in name else name
 
 
-FIRST = 20  # elements that tell the format of a file
+FIRST = 20  # elements by which the format of a file is detected
 
 
 def with_lists(value: Any, lists: Mapping[str, Any]) -> Any:

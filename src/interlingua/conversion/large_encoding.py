@@ -802,7 +802,7 @@ def _encode_large(session: LargeSession, target: str, losses: LossSink) -> Large
         try:
             return _surveyed(LargeReturn(session, form), losses)
         except (InterlinguaError, LookupError, AttributeError, TypeError, ValueError):
-            return None  # a hole without its text: reading it as a whole says so
+            return None  # a hole without its text: reading it as a whole reports it
     elif form is not None and form.tree_writer is None and about.extra.get(form.name):
         return None
     if form is not None and form.tree_writer is not None:

@@ -221,7 +221,7 @@ def open_large(
         form = FORMATS.get(dialect or "")
         found = form.stream(lines.read) if form is not None and form.stream is not None else None
     except (*DAMAGED, OSError, InterlinguaError):
-        return None  # reading it as a whole says why
+        return None  # reading it as a whole reports why
     if found is None or dialect is None or len(lines.problems) > lines.count:
         return None
     problems += lines.problems

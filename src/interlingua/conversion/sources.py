@@ -558,7 +558,7 @@ def _large_array(
         try:
             found += splitter.feed(data if len(parts) > 1 else as_utf8(data))
         except FormatError:
-            return None, b"".join(parts)  # reading it as a whole says why
+            return None, b"".join(parts)  # reading it as a whole reports why
         size *= 2
     if len(found) < 2 or splitter.closed:
         return None, b"".join(parts)

@@ -246,7 +246,7 @@ class Http(Struct, frozen=True, kw_only=True):
     models_route: str = r"/models"
     models_path: str | None = None  # a cheap GET that needs a valid key; None if there is none
     list_models: Callable[[Sequence[str]], dict[str, Any]]
-    # The names on the page that a query asks for, and fields of the list that tell of other pages.
+    # The names on the page that a query asks for, and fields of the list that name other pages.
     models_page: Callable[[Sequence[str], Mapping[str, str]], tuple[Sequence[str], dict[str, Any]]] | None = None
     content_type: str = SSE
     charset: str = ""

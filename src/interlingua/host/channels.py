@@ -304,7 +304,7 @@ class WebhookSink:
 
 
 def _refused(name: str, answer: Fetched) -> ProviderError:
-    """Returns the error of a refused delivery, which tells whether to retry."""
+    """Returns the error of a refused delivery, which states whether to retry."""
     header = answer.headers.get("retry-after", "")
     after = float(header) if re.fullmatch(r"\d{1,6}", header) else None
     kind = RateLimited if answer.status == 429 else Overloaded if answer.status in (408, 503) else ProviderError

@@ -56,7 +56,7 @@ async def stop_accepting(*listening: socket.socket) -> None:
     for one in listening:
         with contextlib.suppress(NotImplementedError, RuntimeError, OSError):  # loops of others, which accept at once
             if loop.remove_reader(one.fileno()):
-                one.shutdown(socket.SHUT_RDWR)  # who comes now is refused, not reset later
+                one.shutdown(socket.SHUT_RDWR)  # new connections are refused, not reset later
     await asyncio.sleep(0)
 
 

@@ -67,7 +67,7 @@ _OWN = (
 class UnfinishedCall(NamedTuple):
     """A call without a result on the path to the head. If it `started`, it must not run again.
 
-    `ended` tells whether the tool finished; `result` is its saved result, from the journal or another branch. If it
+    `ended`: whether the tool finished; `result` is its saved result, from the journal or another branch. If it
     started and has no result, its outcome is unknown: report that.
     """
 

@@ -81,7 +81,7 @@ class Session(SessionReader):
         `store` is a store or an address (`sqlite:FILE`, `postgresql://…`); default: files under `home`. With a store, a
         string is an id and never a path. `durability` is
         what an append that has returned survives: the death of this program (`process`, the default), or a power cut
-        too (`full`). `sync` says the same in terms of when to sync to disk: after each append (`always`), on `sync()`
+        too (`full`). `sync` is the same as the moment of syncing to disk: after each append (`always`), on `sync()`
         (`turn`), or not (`never`). `about` provides the system text, tools, model and options of a new session.
         """
         if durability not in (None, *_DURABILITY) or sync not in (None, "always", "turn", "never"):

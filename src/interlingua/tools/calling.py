@@ -1,6 +1,6 @@
 """Tool execution: validates and repairs arguments, applies the policy, runs the tool, and always returns a result.
 
-Every failure becomes a result with `is_error` and a message that tells the model how to correct it; only the
+Every failure becomes a result with `is_error` and a message from which the model can correct it; only the
 cancellation of the caller's task is raised.
 """
 

@@ -363,7 +363,7 @@ def _decode_answer_to_call(
 
 
 def _encode_error(result: ToolResultMessage) -> dict[str, Any]:
-    """How a tool message says that it failed: once more, as a result with an error."""
+    """How a tool message marks its failure: once more, as a result with an error."""
     content, error = _without_error(result)
     error = result.extra.get(API, {}).get(ERROR, text_of(content)) if error is None else error
     return {"callId": result.tool_call_id, "result": None, "error": error}

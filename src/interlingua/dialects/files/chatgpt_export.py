@@ -259,7 +259,7 @@ _METADATA = Shapes((), ("model_slug",), ("is_visually_hidden_from_conversation",
 
 
 def _usual(node: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-    """The message of a usual node, and what the node says besides; None for any other node."""
+    """The message of a usual node, and the other fields of the node; None for any other node."""
     beside, wire = _NODES[tuple(node)], node.get("message")
     if beside is None or type(wire) is not dict or not (node["parent"] is None or type(node["parent"]) is str):
         return None

@@ -203,7 +203,7 @@ def _program(messages: Iterable[UserMessage], kind: str) -> list[Any]:
 
 
 def _encode_attached(kind: str, messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
-    """What a line of the type `attachment`, or of a command, says of its messages."""
+    """The line of the type `attachment`, or of a command, as its messages give it."""
     if kind == COMMAND:
         (inner,) = _wire().encode_messages(messages, report)
         return {"type": "system", "subtype": COMMAND, "content": inner["content"]}
@@ -287,7 +287,7 @@ _ANSWER = AssistantMessage(content=(), api=WIRE, provider="anthropic")
 
 
 def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-    """The message of a usual line, and what the line says besides; None for any other line."""
+    """The message of a usual line, and the other fields of the line; None for any other line."""
     keys = tuple(line)
     others, when = _LINES[keys], None
     if others is None:
@@ -404,7 +404,7 @@ def _usual_answer(inner: dict[str, Any], when: int | None) -> Any:
 def _end(word: str | None, calls: bool, sequence: bool) -> tuple[Any, dict[str, Any]]:
     """Why an answer ended that the wire ends with this word, and the hints by which that is written as it was.
 
-    `sequence` tells whether the answer has a `stop_sequence`, which is null.
+    `sequence`: whether the answer has a `stop_sequence`, which is null.
     """
     block = {"type": "tool_use", "id": "", "name": "", "input": {}} if calls else {"type": "text", "text": ""}
     message = _wire().decode_response({"content": [block], "stop_reason": word})
@@ -731,7 +731,7 @@ def _linked(
 
     The result of a call has the line of its call for a parent, so the results of parallel calls are siblings in the
     file. Here they follow one another, and what follows one of them follows the last. `sub_agents` are the entries of
-    sub-agents, with the call that each belongs to where the file tells it.
+    sub-agents, with the call that each belongs to, where the file names it.
     """
     prompts: dict[Any, tuple[str, str]] = {}  # what a sub-agent is asked -> the answer and the call that ask it
     tails, member, callers, known = chains.tails, chains.member, chains.callers, chains.known

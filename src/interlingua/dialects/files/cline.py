@@ -66,7 +66,7 @@ class _SentReader(TreeReader):
     """Reads what was sent; messages that a summary or a cut hides from the model stay in the tree."""
 
     def __init__(self, records: Items, about: Record | None = None) -> None:
-        """`about`: what a session of the SDK says beside its messages."""
+        """`about`: the fields of a session of the SDK beside its messages."""
         super().__init__()
         self._system = optional((about or {}).get("system_prompt"))
         self._hiding = {optional(item.get(key)) for item in records() for key in _HIDDEN_BY} - {None}
@@ -174,7 +174,7 @@ def _with_results(content: Any, calls: list[ToolCall]) -> Any:
 
 
 def _is_context(content: Any) -> bool:
-    """Whether all that a message says beside results is what the program tells the model of the editor."""
+    """Whether a message has, beside results, only the program's description of the editor."""
     texts = [optional(block.get("text")) for block in items(content) if not is_result(block)]
     return len(texts) < len(items(content)) and all((text or "").startswith("<environment_details>") for text in texts)
 

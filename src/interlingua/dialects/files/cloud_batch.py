@@ -28,7 +28,7 @@ def _parts(line: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _wire(body: Any) -> str | None:
-    """The wire of a request: Claude's on Bedrock says so, Nova's and Converse's have content without a type."""
+    """The wire of a request: Claude's on Bedrock is named, Nova's and Converse's have content without a type."""
     if isinstance(body, dict) and isinstance(body.get("messages"), list):
         if "anthropic_version" in body:
             return MESSAGES

@@ -194,7 +194,7 @@ def _encode_item(messages: tuple[Message, ...], report: Reporter) -> dict[str, A
         return put_back(_encode_sent(message), own[SENT])
     extra_fields = message.extra.get(API, {}).get(OUTPUT)
     wrapped = isinstance(message, ToolResultMessage) and extra_fields is not None
-    plain = replace(message, is_error=False) if wrapped else message  # the wrapper says it
+    plain = replace(message, is_error=False) if wrapped else message  # the wrapper states it
     items: list[dict[str, Any]] = dialect(WIRE).encode_messages((plain,), report)  # type: ignore[attr-defined]
     (item,) = items
     return {**item, "output": put_back(_wrapper(message), extra_fields)} if wrapped else item  # type: ignore[arg-type]
@@ -321,7 +321,7 @@ def _sample(name: str, others: tuple[str, ...]) -> Any:
 
 
 def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-    """The message of a line with a usual item, and what the line says besides; None for any other line."""
+    """The message of a line with a usual item, and the other fields of the line; None for any other line."""
     others = _LINES[tuple(line)]
     if others is None or line["type"] != "response_item" or type(line["payload"]) is not dict:
         return None
@@ -421,7 +421,7 @@ def decode(data: Any) -> Conversation:
 
 
 def _around(document: dict[str, Any]) -> dict[str, Any]:
-    """What a document says beside its session and its items."""
+    """The fields of a document beside its session and its items."""
     return {DOCUMENT: residual(document, {"session": document["session"], "items": document["items"]})}
 
 
@@ -508,7 +508,7 @@ class _History:
         )
 
     def _note(self, line: dict[str, Any]) -> None:
-        """What a line without an item says about the session."""
+        """Reads what a line without an item states about the session."""
         fields = fields_of(line.get("payload"))
         event = fields.get("type") if line.get("type") == "event_msg" else None
         if line.get("type") == "turn_context":

@@ -98,7 +98,7 @@ _SHAPES = {
 
 
 def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-    """The messages of an item that is encoded as it was, and what the line says besides; None for any other line."""
+    """The messages of an item that is encoded as it was, and the other fields of the line; None for any other line."""
     item: Any = line.get("item")
     if line.get("type") != "item.completed" or len(line) != 2 or type(item) is not dict:
         return None

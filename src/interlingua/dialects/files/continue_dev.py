@@ -83,7 +83,7 @@ def _answer(item: dict[str, Any], thoughts: list[ThinkingBlock]) -> AssistantMes
 
 
 def _results(item: dict[str, Any]) -> list[ToolResultMessage]:
-    """What the states of an answer's calls say that they gave: items of context, which the model reads joined."""
+    """The output in the states of an answer's calls: items of context, which the model reads joined."""
     found = []
     for state in items(item.get("toolCallStates")) or items([item.get("toolCallState")]):
         id = optional(first(state, "toolCallId")) or optional(inner(state, "toolCall", "id"))

@@ -38,7 +38,7 @@ class _Reader(Reader):
         self._is_answer = bytearray()
 
     def order(self, records: Iterable[tuple[str, Record]]) -> "array[int] | None":
-        """Also finds out which messages are answers, if nothing says so: the turns alternate."""
+        """Also finds out which messages are answers, if they are not marked: the turns alternate."""
         parents: dict[str, str | None] = {}
         has_message = bytearray()
         links: list[tuple[str, str | None]] = []

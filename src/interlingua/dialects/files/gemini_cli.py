@@ -264,7 +264,7 @@ def _decode_record(record: dict[str, Any]) -> list[Any]:
 
 # What the program puts before the first prompt, and what a hook adds (packages/core/src/utils/sessionUtils.ts,
 # `isIgnoredUserContent`); the summary of a compression, which may begin with the notes that lead to it
-# (core/src/context/chatCompressionService.ts); what the client tells the model in a turn (core/src/core/client.ts).
+# (core/src/context/chatCompressionService.ts); what the client adds for the model in a turn (core/src/core/client.ts).
 _PROGRAM = (
     "<session_context>",
     "<hook_context>",
@@ -409,7 +409,7 @@ _TOKENS = Shapes(("input", "output", "cached", "total"), ("thoughts",))
 
 
 def _usual(record: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-    """The message of a usual record, and what the record says besides; None for any other record."""
+    """The message of a usual record, and the other fields of the record; None for any other record."""
     others = _RECORDS[tuple(record)]
     when = None if others is None else usual_milliseconds(record["timestamp"])
     if others is None or when is None:
@@ -500,7 +500,7 @@ def decode(data: Any) -> Conversation:
 
 
 def _around(body: dict[str, Any]) -> dict[str, Any]:
-    """What a session says beside its messages."""
+    """The fields of a session beside its messages."""
     return {FILE: True, **residual(body, {"messages": body["messages"]})}
 
 

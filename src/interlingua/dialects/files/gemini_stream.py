@@ -85,7 +85,7 @@ class _Lines:
         )
 
     def usual(self, line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-        """The message of a line that is encoded as it was, and what the line says besides; None for any other line."""
+        """The message of a line that is encoded as it was, and its other fields; None for any other line."""
         kind = line.get("type")
         shapes = _SHAPES.get(kind) if type(kind) is str else None
         others = None if shapes is None else shapes[tuple(line)]

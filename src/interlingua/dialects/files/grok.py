@@ -2,7 +2,7 @@
 
 Chunks of one kind in a row are one text; a message of the user ends where its `promptIndex` changes. Thoughts, text and
 calls are one answer until the first result comes; what follows the results is the next answer. A `tool_call` may be
-followed by updates that only tell more of it; the one with the status `completed` or `failed` has its result. The kinds
+followed by updates that only add to it; the one with the status `completed` or `failed` has its result. The kinds
 of `_x.ai/session/update` are for the screen. The title stands in a file beside this one (`summary.json`).
 
 The chat history has a line for each message that was sent to the model, by `type`: `reasoning` belongs to the answer
@@ -206,7 +206,7 @@ def _reader(lines: ReadAgain) -> Reader:
 
 
 def detect(value: Any) -> str | None:
-    """Updates of a session, as its method says, or its chat history."""
+    """Updates of a session, by their method, or its chat history."""
     lines = items(value if isinstance(value, list) else [value])
     if isinstance(value, list) and lines and len(lines) == len(value) and _is_history(lambda: lines):
         return "lines of a chat history"

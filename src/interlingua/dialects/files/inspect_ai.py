@@ -2,7 +2,7 @@
 
 A log holds many samples; `split` takes it apart, and a log with one sample is read as it is. Messages have the roles
 system, user, assistant and tool; reasoning, pictures and what the provider's own tools did are parts of the content,
-calls stand beside it. A tool's message says of its error what kind it is.
+calls stand beside it. A tool's message names the kind of its error.
 
 A row of a dataset has an `input`, text or messages, and the `target` of an answer that is yet to be given, which is no
 message. inspect.aisi.org.uk/datasets.html

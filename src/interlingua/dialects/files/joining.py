@@ -211,7 +211,7 @@ def _parts(entry: Entry, hints: Sequence[Mapping[str, Any]], api: str) -> Iterat
     message: Any = entry.message
     blocks = _divided(blocks_of(message.content), hints)
     counts = [1 if isinstance(hint["blocks"], str | dict) else hint["blocks"] or 0 for hint in hints]
-    if blocks is None or sum(counts) != len(blocks):  # it was changed since: the last line says all of it
+    if blocks is None or sum(counts) != len(blocks):  # it was changed since: the last line has all of it
         yield hints[-1]["at"], entry
         return
     start, parent = 0, entry.parent_id

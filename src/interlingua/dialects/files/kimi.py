@@ -1,6 +1,6 @@
 """Kimi's wire logs (`wire.jsonl`, one per agent): what happened to the context, an event a line.
 
-`context.append_message` adds a message; `context.append_loop_event` tells the steps of the model: `step.begin`, then
+`context.append_message` adds a message; `context.append_loop_event` has the steps of the model: `step.begin`, then
 `content.part`, `tool.call` and `tool.result`, and `step.end` with the usage. A step is one answer. `turn.prompt` says
 what the user typed a second time. `context.undo` takes back the last prompts of the user and all after them;
 `context.apply_compaction` puts a summary in the place of the first messages, `context.clear` forgets them all. Usage is
@@ -315,7 +315,7 @@ def _records_in(lines: Iterable[Record]) -> Iterator[Record]:
 
 
 def _as_newer(record: dict[str, Any], payload: dict[str, Any], step: list[int]) -> list[dict[str, Any]]:
-    """A record of the older program as the records that say the same today."""
+    """A record of the older program as the equal records of today."""
     time = record.get("timestamp")
 
     def event(**fields: Any) -> dict[str, Any]:

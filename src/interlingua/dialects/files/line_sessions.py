@@ -274,7 +274,7 @@ def line_format(api: str, reader: Callable[[ReadAgain], Reader], **fields: Any) 
 def document_format(
     api: str, key: str, reader: Callable[[Record, ReadAgain], Reader | None], shape: str, **fields: Any
 ) -> FileFormat:
-    """The same of one JSON document with a list of records at `key`; errors say that `shape` was expected.
+    """The same of one JSON document with a list of records at `key`; errors name the expected `shape`.
 
     `reader` is given the document, of a large file without the records, and what reads them; it returns None if they
     are not of the format.

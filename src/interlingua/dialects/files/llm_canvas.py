@@ -2,7 +2,7 @@
 
 Blocks have the shapes of Anthropic's request parameters: text, pictures, `tool_use`, and in a user's message
 `tool_result`. A node with results becomes several entries here; the last of them has the node's id, the others ids made
-from it. A merge is one more child id, of a node whose parent is another. What a canvas says of a node is its time and
+from it. A merge is one more child id, of a node whose parent is another. What a canvas stores of a node is its time and
 its model (`meta`).
 
 The system text is the first of a list of messages; on a canvas, the node that everything else hangs from.
@@ -445,7 +445,7 @@ def _reads_as_system(message: dict[str, Any]) -> bool:
 
 
 def _check_listed(entry: Entry, wire: dict[str, Any] | None, report: Reporter, *, is_first: bool) -> None:
-    """Reports what a list does not say of a message; `is_first`: it has no other one yet."""
+    """Reports what a list does not store of a message; `is_first`: it has no other one yet."""
     for field in ("timestamp", "model"):
         if getattr(entry.message, field, None) is not None:
             report.lost(field, "a list has no metadata of its messages", "record", field=field)
@@ -532,7 +532,7 @@ def _decode_node(key: str, node: dict[str, Any], children: list[str], names: dic
 
 
 def _with_meta(message: Any, meta: Any) -> Any:
-    """The message with the time and the model that its node says."""
+    """The message with the time and the model of its node."""
     if not isinstance(meta, dict) or isinstance(message, CustomMessage):
         return message
     seconds = number(meta.get("timestamp"))
@@ -544,7 +544,7 @@ def _with_meta(message: Any, meta: Any) -> Any:
 
 
 def _with_rest(entry: Entry, node: dict[str, Any], children: list[str]) -> Entry:
-    """The entry of a node with what else the node says: children by merging, and the rest of `meta`."""
+    """The entry of a node with the node's other fields: children by merging, and the rest of `meta`."""
     extra_fields: dict[str, Any] = {}
     given = node.get("child_ids")
     if isinstance(given, list):
@@ -695,7 +695,7 @@ class _Canvas:
         return put_back(body, self._residual)
 
     def _groups(self) -> list[tuple[dict[str, Any], list[int], _Place]]:
-        """What each node says, the entries it stands for, and its place."""
+        """The fields of each node, the entries it stands for, and its place."""
         emitted = _Encoded(self._entries, self._report)
         stands: dict[str, str | None] = {}  # entry id -> the node that stands for it, or for its nearest ancestor
         generated: dict[int, str] = {}
@@ -782,7 +782,7 @@ class _Canvas:
             self._report.at("$.head", "head", _NO_HEAD)
 
     def _about(self, nodes: dict[str, Any]) -> dict[str, Any]:
-        """What a canvas says about itself, for one that was none."""
+        """A canvas's own fields, for a conversation that was none."""
         times = [node["meta"]["timestamp"] for node in nodes.values() if node["meta"] and "timestamp" in node["meta"]]
         return {
             "canvas_id": self._conversation.options.session_id or next(iter(nodes), ""),
@@ -865,7 +865,7 @@ class CanvasWriter:
                 report.at(path, what, _ROOT_SYSTEM, severity)
 
     def entry_losses(self, entry: Entry, at: int, place: str) -> Iterable[Loss]:
-        """What the table says is lost of an entry."""
+        """The losses of an entry by the table."""
         return static_entry_losses(entry, at, place, FIELD_SUPPORT, API)
 
     def losses(self, head: str | None) -> Iterable[Loss]:

@@ -1,7 +1,7 @@
 """OpenAI's fine-tuning data: each line of a file is one independent example.
 
 An example is what Chat Completions would be asked and would answer (`messages`, `tools`, `parallel_tool_calls`), and
-is read by that dialect; an assistant's message may have a `weight`. What only one wire can say belongs to this format,
+is read by that dialect; an assistant's message may have a `weight`. What only one wire has belongs to this format,
 not to that wire. A preference is an `input` with two outputs, the preferred one and the other: two branches; the
 conversation stands at the end of the first.
 """
@@ -64,7 +64,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("CustomMessage.role CustomMessage.fields", "only what stood in this format goes back"),
 }
 
-# What only one wire can say is filed under its name; what this format says, under its own.
+# What only one wire has is filed under its name; what this format has, under its own.
 _SWAP = {API: WIRE, WIRE: API}
 
 

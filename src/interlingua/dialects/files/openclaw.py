@@ -82,7 +82,7 @@ from .records import MEDIA, NO_CALL, SERVER_TOOLS, TOOLS, Shapes, lines_of, mill
 
 API = "openclaw"
 
-# The wires whose items pi packs, and the name under which their dialects file what only they can say.
+# The wires whose items pi packs, and the name under which their dialects file what only they have.
 RESPONSES = "openai-responses"
 COMPLETIONS = "openai-completions"
 NAMES = ("reasoning_content", "reasoning", "reasoning_text")  # fields that reasoning comes in on the chat wire
@@ -680,7 +680,7 @@ def decode(data: Any) -> Conversation:
 
 
 def _about(first: dict[str, Any]) -> dict[str, Any]:
-    """What the first line says of the file."""
+    """What the first line states about the file."""
     extra_fields: dict[str, Any] = {}
     if _begins_tree(first):
         extra_fields[TREE] = True
@@ -853,7 +853,7 @@ def _sent_entry(line: dict[str, Any], sent: UserMessage, id: str | None, parent_
 
 
 def _sent_line(entry: Entry) -> dict[str, Any] | None:
-    """The line of an entry that pi sends; None if that is not what the entry says any more."""
+    """The line of an entry that pi sends; None if the entry was changed since."""
     hints = entry.extra.get(API, {}).get(SENT) if entry.extra else None
     if hints is None or _sent(hints["line"]) != entry.message:
         return None
@@ -862,7 +862,7 @@ def _sent_line(entry: Entry) -> dict[str, Any] | None:
 
 
 def _place(entry: Entry) -> dict[str, Any]:
-    """An entry's place in the tree; a root says that it has no parent."""
+    """An entry's place in the tree; a root has a `parentId` of null."""
     if entry.id is None:
         return {} if entry.parent_id is None else {"parentId": entry.parent_id}
     return {"id": entry.id, "parentId": entry.parent_id}
@@ -960,7 +960,7 @@ class TreeWriter:
             report.at("$.head", "head", "a file stands at its last line")
 
     def entry_losses(self, entry: Entry, at: int, place: str) -> Iterator[Loss]:
-        """What the table says is lost of an entry, except what was packed."""
+        """The losses of an entry by the table, except what was packed."""
         packed = set(_executed(entry, place))
         return (loss for loss in static_entry_losses(entry, at, place, FIELD_SUPPORT, API) if loss.path not in packed)
 
@@ -993,7 +993,7 @@ def _encode_entry(entry: Entry, tree: bool, report: Reporter, calls: _Calls) -> 
 
 
 def _unreported(conversation: Conversation) -> Iterator[Loss]:
-    """What the table says is lost, except what was packed."""
+    """The losses by the table, except what was packed."""
     packed = {
         path
         for entry, place in zip(conversation.entries, places(conversation), strict=True)
@@ -1005,7 +1005,7 @@ def _unreported(conversation: Conversation) -> Iterator[Loss]:
 
 
 def _executed(entry: Entry, place: str) -> Iterator[str]:
-    """Where blocks hold what only the minting wire can say, and pi's forms hold all of it."""
+    """The paths of what only the generating wire has, where pi's forms hold all of it."""
     message: Any = entry.message
     if _sent_line(entry) is not None:  # its line is of a kind that only the program writes
         yield f"{place}.origin"

@@ -67,7 +67,7 @@ def _events(document: Any) -> list[dict[str, Any]] | None:
 
 
 class _Trajectory:
-    """What the events so far say. The last of the messages may still get calls of the same answer."""
+    """The messages of the events so far. The last of the messages may still get calls of the same answer."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -214,7 +214,7 @@ class _Trajectory:
             case "Condensation" if optional(event.get("summary")):  # of the events that were forgotten
                 self.messages.append(user(event["summary"], when, program=True))
             case "ACPToolCallEvent" if id is not None and event.get("status") in ("completed", "failed"):
-                # A call of an agent that runs by itself; events before it say how far it came.
+                # A call of an agent that runs by itself; events before it have its progress.
                 called = a_call(id, optional(first(event, "tool_kind", "title")) or "", event.get("raw_input"))
                 given, failed = first(event, "raw_output", "content"), event.get("is_error") is True
                 self.messages.append(AssistantMessage(content=(called,), timestamp=when))
@@ -237,7 +237,7 @@ class _Trajectory:
             self.messages.append(AssistantMessage(content=content, timestamp=when))
             return
         self.messages.append(user(content, when, program=event.get("source") != "user"))
-        added = _extended(event)  # what skills that the prompt activated tell the model
+        added = _extended(event)  # text that skills, activated by the prompt, add for the model
         if added:
             self.messages.append(user(added, when, program=True))
 

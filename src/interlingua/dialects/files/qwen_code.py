@@ -104,7 +104,7 @@ HOOK = "<qwen:user-prompt-submit-context>"
 
 
 def _asked(line: dict[str, Any], parts: Any, when: int | None) -> list[Message]:
-    """What a user's line says: the prompt, and behind it what a hook added for the model."""
+    """A user's line: the prompt, and behind it what a hook added for the model."""
     if line.get("isMeta") is True or line.get("subtype") in _PROGRAM or "externalInputKind" in line:
         return [user(_blocks(parts), when, program=True)]
     hooked = [part for part in items(parts) if (optional(part.get("text")) or "").startswith(HOOK)]

@@ -68,8 +68,8 @@ def document_of(data: Any, api: str) -> Any:
 class Documents(NamedTuple):
     """Documents of a format: each by itself, in a list, or in an export.
 
-    `is_one` recognises one, `shape` says by what, `several` is what more of them are called, and `path` is named if the
-    shape is not there. `inside` returns the list in an export, None for any other value.
+    `is_one` recognises one, `shape` describes it in errors, `several` is what more of them are called, and `path` is
+    named if the shape is not there. `inside` returns the list in an export, None for any other value.
     """
 
     api: str

@@ -26,7 +26,7 @@ from ...values.messages import (
 from ...values.request import Conversation, Entry, Options
 from ..residual import ENCODED, HINTS, JOINED, put_back, residual, same, with_residual
 
-# What the conversation formats share: lines of JSON, and what files say nothing about, as rows for their tables.
+# What the conversation formats share: lines of JSON, and what files do not contain, as rows for their tables.
 
 
 # Sessions of iFlow, whose lines have Claude Code's fields. A dialect imports no other, so the pattern stands here.
@@ -60,7 +60,7 @@ LINEAR: SupportTable = {
     **kept("Conversation.head"),  # a list stands at its end
 }
 
-# Fields that many formats have no place for; each format says why.
+# Fields that many formats have no place for; each format gives the reason.
 MEDIA = (
     "AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache"
     " DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
@@ -182,7 +182,7 @@ class Shapes(dict[tuple[str, ...], tuple[str, ...] | None]):
 
 
 _MAX_SHAPES = 500
-# What no message of a kind of its own has as a field: in a transcript they say what the line is and where it stands.
+# What no message of a kind of its own has as a field: in a transcript they are the kind of the line and its place.
 NO_FIELDS = frozenset({"role", "id", "parentId", "parents", "entryExtra"})
 
 
@@ -191,7 +191,7 @@ class Records:
 
     `decode` gives the messages in a record (none: it holds no message), `encode` the record for them. `keys`
     are the record's names for its id and for that of its parent, in formats that are trees; if it is a tree of `lines`,
-    a record that has an id and says nothing of a parent follows the one before.
+    a record that has an id and names no parent follows the one before.
 
     `usual` is a short cut for the records that most lines are: the one message of a record whose id and parent are as
     they should be, and what `residual` would keep of the record. It gives what `decode` and `encode` would, or None.
@@ -256,7 +256,7 @@ class Records:
         return Entry(message=message, id=record[id], parent_id=above, extra=extra)
 
     def _messages_in(self, record: dict[str, Any]) -> tuple[tuple[Message, ...], dict[str, Any], dict[str, Any]] | None:
-        """The messages, what they say and the residual, if saying them gives the record but for single values."""
+        """The messages, their encoding and the residual, if the encoding is the record but for single values."""
         try:
             messages = tuple(self._decode(record))
             if not messages or CustomMessage in map(type, messages):
@@ -320,7 +320,7 @@ class Records:
         return (id if isinstance(id, str) else None), (parent if isinstance(parent, str) else None)
 
     def _place(self, id: str | None, parent: str | None) -> dict[str, Any]:
-        """The ids that a record says of its entries; a root says that it has no parent."""
+        """The ids that a record gives its entries; that of the parent is null for a root."""
         if self._keys is None:
             return {}
         encoded = {self._keys[0]: id} if id is not None else {}
@@ -343,7 +343,7 @@ class Records:
     def write(self, conversation: Conversation, *, system: bool = False) -> tuple[list[dict[str, Any]], list[Loss]]:
         """The records of a conversation that was a file of this format, and the losses of later changes.
 
-        `system` tells whether the format has a place for the system text.
+        `system`: whether the format has a place for the system text.
         """
         if not conversation.extra.get(self._api):
             raise Unsupported(self._api, f"a conversation of this format {WHY}")
@@ -357,7 +357,7 @@ class Records:
         for group, where in self._groups(entries):
             own = report if report is QUIET else Reporter(where)
             yield self._written(group, own)
-            # A record says of a result which call it answers; the name stands in the call, which is elsewhere.
+            # A record names the call that a result answers; the tool's name is in the call, which is elsewhere.
             report.add(loss for loss in own.losses if not loss.path.endswith(".toolName"))
 
     def _groups(self, entries: Iterable[tuple[Entry, str]]) -> Iterator[tuple[list[Entry], str]]:
@@ -385,7 +385,7 @@ class Records:
 
 
 def unreported(conversation: Conversation, system: bool) -> Iterator[Loss]:
-    """The fields of a call, which no record holds; `system` tells whether one holds the system text."""
+    """The fields of a call, which no record holds; `system`: whether one holds the system text."""
     if conversation.system is not None and not system:
         yield Loss("$.system", "system", "a file of this format does not hold the system text", "dropped")
     if conversation.tools is not None:
@@ -399,7 +399,7 @@ def _messages_of(group: list[Entry]) -> tuple[Message, ...]:
 
 
 def _copies(extra_fields: Mapping[str, Any]) -> bool:
-    """Whether a residual holds a whole list a second time, which is no way to keep what it says."""
+    """Whether a residual holds a whole list a second time: such a record is not decoded."""
     if HINTS not in extra_fields:
         return False
     for hint in extra_fields[HINTS].values():

@@ -134,7 +134,7 @@ class _Reader:
 
     def read(self, turn: Any) -> None:
         if type(turn) is dict and len(turn) == 2:
-            # A turn of its two fields, in our word for who speaks, holds nothing else: most are.
+            # A turn of its two fields, in our word for the speaker, holds nothing else: most are.
             who, text = turn.get("from"), turn.get("value")
             plain = _PLAIN.get(who) if type(who) is str and type(text) is str else None
             if plain is not None:
@@ -429,7 +429,7 @@ def decode(data: Any) -> Conversation:
             conversation, system=text_of(first.content), entries=_without_first(conversation.entries)
         )
     conversation = replace(conversation, extra={API: hints}) if hints else conversation
-    if tools is None and not all(answers):  # the turns and the system text say all that the format knows
+    if tools is None and not all(answers):  # the turns and the system text are all that the format has
         known = ("conversations",) if system is None else ("conversations", "system")
         known = (*known, "images") if pictures else known
         extra_fields = residual({key: value for key, value in wire.items() if key not in known}, {})
@@ -493,7 +493,7 @@ def encode(conversation: Conversation) -> Encoded:
         try:
             paired = templates.give_back(conversation, API, decode)
             return Encoded([paired.body], paired.losses) if SET in conversation.extra[API] else paired
-        except Unsupported:  # it has grown: the turns of this format say what the pairs do not
+        except Unsupported:  # it has grown: the turns of this format hold what the pairs do not
             conversation = replace(conversation, extra={k: v for k, v in conversation.extra.items() if k != API})
     conversation = _with_marks(conversation)
     encoded, places = _encode(conversation)

@@ -1,10 +1,10 @@
 """Files that are read and returned: a conversation keeps its file as a template with holes where its texts stood.
 
-Exports and logs say much that no conversation holds, in shapes that change with every release. A format that is read
+Exports and logs have much that no conversation holds, in shapes that change with every release. A format that is read
 through a template is its decoder alone: whatever the decoder takes out of the file (texts, thinking, arguments, data of
 pictures, the title) becomes a reference to the place where it now is, and all else stays as it was. Encoding fills the
 holes again, so the file comes back as equal JSON, and what was changed since is written as it is now. Changes that no
-hole holds are reported as losses; new messages are refused, since nothing says how the program would have written them.
+hole holds are reported as losses; new messages are refused: it is not known how the program would write them.
 
     return templates.keep(Conversation(entries=...), body, API)  # in decode
     FORMAT = templates.file_format(API, decode, detect=detect)
@@ -96,7 +96,7 @@ def keep(
     """The conversation with its file: `body`, of whose very objects it was made; `lines` if it is a list of JSON lines.
 
     `places` are where its records are, if not in the lists of the document. `request` is the object in it that a wire's
-    dialect read as this conversation, with the wire's name: the dialect says it again, so that nothing of it is kept
+    dialect read as this conversation, with the wire's name: the dialect encodes it again, so that nothing of it is kept
     here.
     """
     lines = lines or isinstance(body, Lines)

@@ -52,7 +52,7 @@ def decode(data: Any) -> Conversation:
 
 
 def _decode_first(lines: Sequence[dict[str, Any]]) -> tuple[Conversation, int]:
-    """What the first lines say of the conversation, and how many they are."""
+    """The conversation as the first lines describe it, and their number."""
     if not lines or lines[0].get("role") != "session":
         return Conversation(), 0
     base = _decode_session(lines[0])
@@ -396,7 +396,7 @@ def read(raws: Iterable[bytes]) -> Conversation | None:
 
 
 def _place_of(entry: Entry) -> dict[str, Any]:
-    """What the line of an entry says of its place."""
+    """The fields of an entry's line that give its place."""
     return {"parentId": entry.parent_id} if entry.parent_id is not None else {}
 
 

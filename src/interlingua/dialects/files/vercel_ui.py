@@ -154,7 +154,7 @@ def _encode_part(block: Block) -> dict[str, Any] | None:
         case TextBlock():
             return {"type": "text", "text": block.text}
         case ThinkingBlock():
-            key = block.extra.get(API, {}).get(AS) or "text"  # older versions say `reasoning`
+            key = block.extra.get(API, {}).get(AS) or "text"  # older versions write `reasoning`
             encoded: dict[str, Any] = {"type": "reasoning", key: "" if block.redacted else block.thinking}
             if block.thinking_signature is not None:
                 key = "redactedData" if block.redacted else "signature"
@@ -311,7 +311,7 @@ def _decode_message(wire: dict[str, Any]) -> list[Any]:
 
 
 def _text_in(parts: list[Any]) -> str:
-    """The text of parts, which versions on the way to parts also say in `content`."""
+    """The text of parts, which versions on the way to parts repeat in `content`."""
     texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
     return "".join(text for text in texts if isinstance(text, str))
 
@@ -522,7 +522,7 @@ def _encode_system(system: System, extra_fields: dict[str, Any] | None) -> dict[
 
 
 def _turns(conversation: Conversation) -> Iterator[list[tuple[int, Entry]]]:
-    """What one UI message says: what was one before, or answers and results in a row."""
+    """The messages of one UI message: what was one before, or answers and results in a row."""
     group: list[tuple[int, Entry]] = []
     for at, entry in enumerate(conversation.path()):
         message: Any = entry.message

@@ -119,7 +119,7 @@ class Framing(abc.ABC):
 # Strategy: exact parsing goes line by line and is slow. Nearly all traffic is whole events of one or two lines. While
 # nothing is pending at an event border, the blocks between blank lines are sliced out of the chunk directly, and only a
 # block of another shape is taken apart into lines. Events of one name come in runs, so the bytes before the data of the
-# last one, its head, are remembered: most often one comparison then tells the shape and the name of the next.
+# last one, its head, are remembered: most often one comparison then gives the shape and the name of the next.
 
 _BOM = b"\xef\xbb\xbf"
 _DATA = b"data: "

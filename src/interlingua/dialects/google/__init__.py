@@ -2,7 +2,7 @@
 
 Differences from our format:
 
-- a message has `parts` without a type; the data key of a part tells its kind;
+- a message has `parts` without a type; the data key of a part is its kind;
 - any part may have a `thoughtSignature`, which does not make it a thought;
 - calls and results may have no ids; results are parts of a user turn (`~joined`), and a result is an object, not text;
 - functions are declared in groups;

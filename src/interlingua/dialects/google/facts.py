@@ -293,7 +293,7 @@ def _details(error: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _reason(error: dict[str, Any]) -> str | None:
-    """The reason of ErrorInfo that tells a wrong key from other invalid arguments."""
+    """The reason in ErrorInfo that distinguishes a wrong key from other invalid arguments."""
     return next((item["reason"] for item in _details(error) if item.get("reason") == "API_KEY_INVALID"), None)
 
 

@@ -213,13 +213,13 @@ def find_usage(envelope: Mapping[str, Any], choice: Mapping[str, Any]) -> Any:
 
 
 # platform.openai.com/docs/api-reference/chat/object, `usage`: prompt_tokens includes cached tokens, completion_tokens
-# includes reasoning. Hosts differ, and say so only by the sum: see the branches.
+# includes reasoning. Hosts differ, which only the sum shows: see the branches.
 def decode_usage(wire: Any, compat: Compat) -> Usage | None:
     if not isinstance(wire, dict):
         return None
     if wire.keys() == _COUNTS and set(map(type, wire.values())) == {int}:
         prompt, output, total = (wire[name] for name in _COUNTS)
-        if total == prompt + output:  # as local servers say it: nothing is left for a residual
+        if total == prompt + output:  # as local servers count: nothing is left for a residual
             return Usage(input=prompt, output=output, cache_read=0, cache_write=0, total_tokens=total)
     prompt, output, total = (
         count(wire, "prompt_tokens"),

@@ -110,7 +110,7 @@ def residual_of(
 
 
 def id_stem(response_id: Any) -> str:
-    """The part of default item ids that tells responses apart: clients refer to an item by its id alone.
+    """The part of default item ids that distinguishes responses: clients refer to an item by its id alone.
 
     A digest, since ids of items have at most 64 characters, and those of responses are of any provider.
     """
