@@ -57,7 +57,7 @@ def test_fields_of_an_answer_s_envelope_are_lost_by_their_names() -> None:
     lost = {loss.path: loss for loss in il.dialect("anthropic-messages").encode_response(answer).losses}
     envelope = "$.extra.openai-completions.~response"
     assert {f"{envelope}.system_fingerprint", f"{envelope}.x_b", f"{envelope}.~message.x_a"} <= lost.keys()
-    assert Loss(f"{envelope}.x_b", "x_b", "only openai-completions can say it", "record") == lost[f"{envelope}.x_b"]
+    assert Loss(f"{envelope}.x_b", "x_b", "only openai-completions supports it", "record") == lost[f"{envelope}.x_b"]
 
 
 def test_fields_of_an_entry_are_lost_by_their_names() -> None:

@@ -418,7 +418,7 @@ class ClientListener:
         if node.get("id") not in (None, name):
             raise HttpProblem(
                 422,
-                f"the node is {node.get('id')!r}, the path says {name!r}",
+                f"the node is {node.get('id')!r}, the path names {name!r}",
                 path="$.data.data.id",
                 remedy="send one id",
             )

@@ -123,7 +123,9 @@ def command() -> None:
 )
 @click.option("--metrics-folder", type=click.Path(path_type=Path), hidden=True)
 @click.option("--worker", is_flag=True, hidden=True)
-@click.option("--speaks", is_flag=True, hidden=True, help="Of several workers, the one that prints what a user reads.")
+@click.option(
+    "--announce", is_flag=True, hidden=True, help="Of several workers, the one that prints what a user reads."
+)
 @HOME
 def run(
     program: tuple[str, ...],
@@ -132,7 +134,7 @@ def run(
     drain: float,
     metrics_folder: Path | None,
     worker: bool,
-    speaks: bool,
+    announce: bool,
     home: Path | None,
     **given: Any,
 ) -> None:
@@ -154,7 +156,7 @@ def run(
         return Service(settings, folder / "gateway", config=config, metrics_folder=metrics_folder)
 
     ready = _ready_file(metrics_folder, os.getpid()) if metrics_folder is not None else None
-    code = _run(lambda: _serve(made, program, drain, is_quiet=worker and not speaks, ready=ready))
+    code = _run(lambda: _serve(made, program, drain, is_quiet=worker and not announce, ready=ready))
     if code:
         sys.exit(code)
 
@@ -387,7 +389,7 @@ class _Workers:
                 self._due[at] = 0.0 if is_ready else time.monotonic() + _RETRY
             for at in [at for at, when in self._due.items() if when <= time.monotonic() and not self._is_stopping]:
                 del self._due[at]
-                self._start(at, folder, *([] if is_up else ["--speaks"]))
+                self._start(at, folder, *([] if is_up else ["--announce"]))
             time.sleep(0.1)
         return 0
 

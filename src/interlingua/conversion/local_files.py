@@ -60,7 +60,7 @@ def resumable(path: Path, length: int = 0) -> Iterator[IO[bytes]]:
     with naming(path), os.fdopen(open_regular(part, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as stream:
         _lock(stream, path)
         if os.fstat(stream.fileno()).st_size < length:
-            raise InterlinguaError(f"{part}: shorter than the journal says; run without --resume to start over")
+            raise InterlinguaError(f"{part}: shorter than in the journal; run without --resume to start over")
         stream.truncate(length)
         stream.seek(length)
         try:

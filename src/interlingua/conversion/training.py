@@ -311,7 +311,7 @@ RULES: dict[str, Rule] = {
     "turns-alternate": Rule("write neighbours of one role as one message", _turns_alternate),
     "system-first": Rule("put instructions into the first message", _system_is_first),
     "known-roles": Rule("use system, user, assistant and tool", _roles_are_known),
-    "not-empty": Rule("say something in the message, or leave it out", _messages_have_text),
+    "not-empty": Rule("put text into the message, or leave it out", _messages_have_text),
     "tool-schemas": Rule("define each tool once, by a name and a JSON schema of type `object`", _tools_have_schemas),
     "defined-tools": Rule("add the definition of the tool to `tools`", _tools_are_defined),
     "tools-given": Rule("add the definitions of the tools as `tools`", _tools_are_given),

@@ -701,7 +701,7 @@ def extra_losses(owner: str, residual: Any, path: str, why: str = "", severity: 
     Hints, response fields that never go into a request, fields that are null or only state a default, and our mark of a
     message that a repair added are bookkeeping.
     """
-    why = why or f"only {owner} can say it"
+    why = why or f"only {owner} supports it"
     if not isinstance(residual, dict):
         if residual:
             yield Loss(path, owner, why, severity)

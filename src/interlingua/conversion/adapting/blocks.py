@@ -41,7 +41,7 @@ def clean_text(work: Work) -> None:
         if turn.blocks or isinstance(turn.message, ToolResultMessage):
             kept.append(turn)
         else:
-            work.lost(turn.path, "message", "nothing is left to say", "dropped")
+            work.lost(turn.path, "message", "nothing is left to send", "dropped")
     work.turns = kept
     _clean_system(work)
 
@@ -143,7 +143,7 @@ def drop_unsupported(work: Work) -> None:
 def _unsupported(block: Block, turn: Turn, allowed: tuple[type, ...], step: list[Block], work: Work) -> str | None:
     if isinstance(block, OpaqueBlock):
         known = work.rules.opaque and block.dialect == work.rules.api
-        return None if known else f"only {block.dialect} can say it"
+        return None if known else f"only {block.dialect} supports it"
     if not isinstance(block, allowed):
         return f"not a block of {type(turn.message).__name__}"
     if isinstance(block, ServerToolCall | ServerToolResult) and not _ran_here(block, turn, step, work):

@@ -774,7 +774,7 @@ def _in_image(block: dict[str, Any], role: Any, path: str, where: str) -> Iterat
     if kind == "image_url":
         right = role == "user" and isinstance(given, dict) and isinstance(given.get("url"), str)
     if not right:
-        provided = f"{where} says a picture as `{kind}`" if kind else f"{where} is a picture without a `type`"
+        provided = f"{where} has a picture as `{kind}`" if kind else f"{where} is a picture without a `type`"
         yield Mistake(path, provided, f"write {_right_image(block, role)}")
 
 

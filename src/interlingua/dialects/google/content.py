@@ -261,7 +261,7 @@ def _encode_server_result(block: ServerToolResult, report: Reporter) -> dict[str
         response = {"response": content} if content is not None else {}
         wire = {"toolResponse": {**id, "toolType": block.tool_name, **response}}
     if block.is_error != failed:
-        report.lost("is_error", "only the outcome of code says so", "weakened", field="isError")
+        report.lost("is_error", "only the outcome of code has it", "weakened", field="isError")
     return wire
 
 

@@ -149,7 +149,7 @@ RESPONSE_SUPPORT: SupportTable = {
     **some("AssistantMessage.error_message", "sent with the stop reason"),
     **some(
         "TextBlock.citations Citation.title Citation.url Citation.cited_text Citation.start Citation.end",
-        "only what the answer's own metadata says",
+        "only what the answer's own metadata contains",
     ),
     **record("Usage.cost"),
 }

@@ -391,7 +391,7 @@ class _AssistantEncode:
             self._part(encode_part_unreported(block))
 
     def _lose_empty(self, what: str) -> None:
-        self.report.lost(what, "it says nothing", "record")
+        self.report.lost(what, "it is empty", "record")
 
     def _unsigned(self, block: TextBlock) -> None:
         if block.citations:
