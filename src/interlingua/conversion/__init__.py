@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..values.lazy import lazy_names
+from ..values.lazy import by_module, lazy_names
 
 if TYPE_CHECKING:
     from .attachments import audio, document, image
@@ -10,21 +10,13 @@ if TYPE_CHECKING:
     from .detection import SELF, Detection, detect, is_stream, value_of
 
 # Loaded on first use: a call needs `inputs` alone.
-_LAZY = {
-    "SELF": "detection",
-    "Detection": "detection",
-    "audio": "attachments",
-    "convert": "converting",
-    "decode": "converting",
-    "detect": "detection",
-    "document": "attachments",
-    "encode": "converting",
-    "image": "attachments",
-    "is_stream": "detection",
-    "split": "converting",
-    "stands_alone": "converting",
-    "value_of": "detection",
-}
+_LAZY = by_module(
+    {
+        "attachments": "audio document image",
+        "converting": "convert decode encode split stands_alone",
+        "detection": "SELF Detection detect is_stream value_of",
+    }
+)
 
 if not TYPE_CHECKING:  # for type checkers every name exists
     __getattr__ = lazy_names(__name__, _LAZY)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..values.lazy import lazy_names
+from ..values.lazy import by_module, lazy_names
 
 if TYPE_CHECKING:
     from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Quota, Reservation
@@ -10,23 +10,13 @@ if TYPE_CHECKING:
     from .settings import Alias, ClientLimits, Listen, ProviderSettings, Rule, Settings, Target
 
 # Loaded on first use: the recorder's process needs neither the server nor a client.
-_LAZY = {
-    "LOCAL": "exchange",
-    "Alias": "settings",
-    "ClientKey": "exchange",
-    "ClientLimits": "settings",
-    "Exchange": "exchange",
-    "Gate": "exchange",
-    "Gateway": "server",
-    "Listen": "settings",
-    "Observer": "exchange",
-    "ProviderSettings": "settings",
-    "Quota": "exchange",
-    "Reservation": "exchange",
-    "Rule": "settings",
-    "Settings": "settings",
-    "Target": "settings",
-}
+_LAZY = by_module(
+    {
+        "exchange": "LOCAL ClientKey Exchange Gate Observer Quota Reservation",
+        "server": "Gateway",
+        "settings": "Alias ClientLimits Listen ProviderSettings Rule Settings Target",
+    }
+)
 
 if not TYPE_CHECKING:  # for type checkers every name exists
     __getattr__ = lazy_names(__name__, _LAZY)
