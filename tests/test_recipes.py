@@ -69,6 +69,15 @@ def test_the_file_format_obeys_the_laws(tools: il.ToolRegistry, law: Callable[..
     law(name="notes")
 
 
+def test_a_text_that_is_none_is_named_by_its_place(tools: il.ToolRegistry) -> None:
+    """A reader hands on what it finds: the message refuses it, and the error names the place in the file."""
+    with pytest.raises(il.BadWire) as refused:
+        il.decode({"notes": [{"who": "me", "text": "Hi"}, {"who": "me", "text": {}}]}, "notes")
+    assert "$.notes[1].content" == refused.value.path
+    with pytest.raises(il.BadWire, match=r"\$"):
+        il.decode([{"by": "me", "entry": "Rain"}, {"by": "me", "entry": {}}], "diary")
+
+
 def test_the_variant_of_a_wire_is_called_and_detected(tools: il.ToolRegistry) -> None:
     """Against the test server, which learns its paths from the value."""
     with Server() as server:

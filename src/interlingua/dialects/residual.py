@@ -144,6 +144,9 @@ def reading(api: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
                 return function(*args, **kwargs)
+            except FormatError as error:
+                _raise_in_body(error, api, "$")
+                raise
             except InterlinguaError:
                 raise
             except RecursionError:
@@ -166,9 +169,18 @@ def each(items: Any, name: str, api: str, decode: Callable[[Any], R], first: int
             out.append(decode(item))
         except DialectError as error:
             raise error.under(f"{name}[{at}]") from None
+        except FormatError as error:
+            _raise_in_body(error, api, f"$.{name}[{at}]")
+            raise
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise BadWire(api, f"{type(error).__name__}: {error}", f"$.{name}[{at}]") from error
     return out
+
+
+def _raise_in_body(error: FormatError, api: str, path: str) -> None:
+    """Raises the error of a value that was made from a body as `BadWire`, unless it names a place of its own."""
+    if not error.path.startswith("$"):
+        raise BadWire(api, error.message, f"{path}.{error.path}") from error
 
 
 def decode_tools(wire: Any, api: str, decode: Callable[[Any], ToolSpec]) -> tuple[ToolSpec, ...] | None:
