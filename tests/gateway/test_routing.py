@@ -21,7 +21,7 @@ from interlingua.gateway import Alias, Exchange, Gateway, ProviderSettings, Rule
 from interlingua.gateway.rewriting import Cutter, FrameRenaming, Renaming, with_option, without_repeats
 from interlingua.gateway.routing import Slots
 from interlingua.testing import Server, faults
-from interlingua.values.messages import blocks_of
+from interlingua.values.messages import ServerToolCall, blocks_of
 
 BODY = {"model": "chain", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -445,6 +445,52 @@ async def test_everybody_who_goes_on_may_break_as_well() -> None:
     assert shown("anthropic-messages", broken).stop_reason == "error"
     assert seen.exchanges[0].answer is not None
     assert seen.exchanges[0].answer.text == "One, two, three, four, five, "
+
+
+@pytest.mark.parametrize("kind", ["msg_{}", "rs_{}", "item_{}", "item_" + "0" * 30 + "{}"])
+async def test_items_of_a_continued_stream_have_different_ids(kind: str) -> None:
+    """
+    Two hosts of the Responses API may number their items alike. The events of an item, the whole response and what is
+    referred to later agree.
+    """
+
+    api = "openai-responses"
+
+    def item(block: Any, at: int) -> Any:
+        return replace(block, extra={api: {"id": kind.format(at)}})
+
+    search = ServerToolCall(id=kind.format(1), name="web_search", extra={api: {"type": "web_search_call"}})
+    with Server(strict=True, chunk=4) as first, Server(strict=True, chunk=4) as second:
+        settings = chained(first, second, continues=True)
+        providers = tuple(
+            replace(one, api=api, base_url=server.base_url(api))
+            for one, server in zip(settings.providers, (first, second), strict=True)
+        )
+        settings = replace(settings, providers=providers)
+        hm, so = item(il.ThinkingBlock(thinking="Hm."), 0), item(il.ThinkingBlock(thinking="So."), 0)
+        first.answer([hm, item(il.TextBlock(text=HALF), 1)], fault=faults.NoTerminal())
+        second.answer([so, search, item(il.TextBlock(text=" and the other."), 2)])
+        async with Gateway(settings) as gateway:
+            path, body = streamed(api)
+            _, got = await posted(gateway, path, body)
+            events = [json.loads(line[6:]) for line in got.splitlines() if line.startswith(b"data: {")]
+            response = events[-1]["response"]
+            second.clear()
+            references = [{"type": "item_reference", "id": item["id"]} for item in response["output"]]
+            again = {"model": "two/test-model", "input": [*references, {"role": "user", "content": "And?"}]}
+            status, _ = await posted(gateway, path, again)
+            async with aiohttp.ClientSession() as session:
+                kept = await (await session.get(f"{gateway.url}{path}/{response['id']}")).json()
+            request = second.last.json if 200 == status else {}
+    assert "response.completed" == events[-1]["type"], events[-1]
+    ids = [item["id"] for item in response["output"]]
+    assert 5 == len(ids) == len(set(ids))
+    for name in ("response.output_item.added", "response.output_item.done"):
+        assert ids == [event["item"]["id"] for event in events if name == event["type"]]
+    assert all(ids[event["output_index"]] == event["item_id"] for event in events if "item_id" in event)
+    assert ids == [item["id"] for item in kept["output"]]
+    if 20 <= len(kind.format(0)):  # shorter ones are not unique, and no references
+        assert "item_reference" not in json.dumps(request) and HALF in json.dumps(request)
 
 
 async def test_an_unknown_model_is_refused_without_a_search_for_suggestions(upstream: Server) -> None:

@@ -725,8 +725,10 @@ class Gateway:
         if residual.get("store") is not False:
             self.recall.store(key, id, stored, size_of((*request.context.messages, answer)))
             if exchange.wire.http.item_blocks is not None:
+                # No provider has all items of a response that several gave.
+                provider = answer.provider if not exchange.earlier else None
                 for item, blocks in exchange.wire.http.item_blocks(replace(answer, response_id=id)).items():
-                    part = replace(answer, content=tuple(blocks))
+                    part = replace(answer, content=tuple(blocks), provider=provider)
                     self.recall.store_item(key, item, part, size_of((part,)))
         conversation = exchange.extra.get("conversation")
         if conversation is not None:
