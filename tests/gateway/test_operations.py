@@ -7,6 +7,7 @@ import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import ollama
@@ -16,11 +17,22 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from google import genai
 from google.genai.types import HttpOptions
+from msgspec.structs import replace
 
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
 from gateway.sdks import PNG
-from interlingua.gateway import Alias, ClientKey, Exchange, Gateway, Listen, ProviderSettings, Settings, Target
+from interlingua.gateway import (
+    Alias,
+    ClientKey,
+    Exchange,
+    Gateway,
+    Listen,
+    ProviderSettings,
+    Rule,
+    Settings,
+    Target,
+)
 from interlingua.gateway.accounts import Accounts
 from interlingua.gateway.gate import KeyGate
 from interlingua.gateway.keys import ClientKeys
@@ -95,6 +107,28 @@ async def test_one_model_is_looked_up(gateway: Gateway) -> None:
     assert (await asked(gateway, "GET", "/v1/models/debug/parrot-1"))[1]["id"] == "debug/parrot-1"
     assert (await asked(gateway, "GET", "/v1/models/anthropic-messages"))[1]["id"] == "anthropic-messages"
     assert (await asked(gateway, "GET", "/v1/models/nothing"))[0] == 404
+
+
+async def test_a_model_exists_where_a_call_with_its_name_is_routed(upstream: Server, tmp_path: Path) -> None:
+    """
+    The lists do not have all models of a provider: what is not listed is looked up as it is called. A key sees its own.
+    """
+    keys = ClientKeys(tmp_path / "keys.json")
+    given = {"headers": {"Authorization": f"Bearer {keys.add(ClientKey(name='ci', models=('up-*/*',)))}"}}
+    name, settings = "up-openai-completions/a/model-of-today", settings_for(upstream)
+    rule = Rule(to="ollama-chat", model="up-*/ruled")
+    async with Gateway(replace(settings, rules=(rule,)), gate=KeyGate(keys, Accounts(MemoryState()))) as gateway:
+        assert (await asked(gateway, "GET", f"/v1/models/{name}", **given))[1]["id"] == name
+        assert (await asked(gateway, "GET", f"/v1/models/{quote(name, safe='')}", **given))[1]["id"] == name
+        assert (await asked(gateway, "GET", f"/v1beta/models/{name}", **given))[1]["name"] == f"models/{name}"
+        assert "capabilities" in (await asked(gateway, "POST", "/api/show", {"model": name}, **given))[1]
+        assert (await asked(gateway, "GET", "/v1/models/up-nobody/ruled", **given))[0] == 200
+        for other in ("up-nobody/model", "up-nobody", "ollama-chat", "debug/parrot-1"):
+            assert (await asked(gateway, "GET", f"/v1/models/{other}", **given))[0] == 404
+            assert (await asked(gateway, "POST", "/api/show", {"model": other}, **given))[0] == 404
+        assert not upstream.requests
+    async with Gateway(replace(settings, open_models=False)) as gateway:
+        assert (await asked(gateway, "GET", f"/v1/models/{name}"))[0] == 404
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta", "v1alpha"])

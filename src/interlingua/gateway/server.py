@@ -822,13 +822,16 @@ class Gateway:
             page, fields = facts.models_page(names, http.query)
             return {**facts.list_models(page), **fields}
         if asked.kind == "model":
-            if not key.allows(asked.model or "") or asked.model not in self._router.names(key):
+            names = await self._routed(asked.model, key, http)
+            if not names:
                 raise BadRequest(f"the model {asked.model!r} does not exist", status=404, code="model_not_found")
-            listed = facts.list_models([asked.model])
+            listed = facts.list_models(names)
             return next(value[0] for value in listed.values() if isinstance(value, list))
         body = await self._body(http)
         if asked.kind == "fixed":
-            return facts.fixed[asked.part or ""](self._router.names(key), _object(body) if body else None)
+            given = _object(body) if body else {}
+            names = await self._routed(given.get("model") or given.get("name"), key, http)
+            return facts.fixed[asked.part or ""]([*self._router.names(key), *names], given)
         if asked.kind == "count" and facts.count is not None:
             request = await _aside(len(body), _to_count, asked, body)
             if facts.stored_route is not None:
@@ -859,6 +862,16 @@ class Gateway:
         except StateError as error:
             raise unavailable(f"stored {kind}s cannot be changed", error) from None
         return answer
+
+    async def _routed(self, name: Any, key: ClientKey, http: ClientRequest) -> list[str]:
+        """Returns the name of a model if a call with it would be routed: no list has all models of a provider."""
+        if not isinstance(name, str):
+            return []
+        try:
+            await self._router.plan(name, key, _NOTHING, http.headers, 0)
+        except InterlinguaError:
+            return []
+        return [name]
 
     async def _fetch(self, key: str, kind: str, *ids: str) -> None:
         """What other workers keep under an id. While their store is away it is not known, which is not "not found"."""
