@@ -152,6 +152,33 @@ def test_googles_package_finds_the_models_below_any_version(version: str, upstre
         thread.stop()
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_googles_package_reads_and_returns_signatures_that_are_not_base64(stream: bool, upstream: Server) -> None:
+    """
+    It reads bytes, and Google's are: those of other providers reach it in base64 and return to them as they were.
+    """
+    thread = LoopThread("gateway-under-test")
+    gateway = Gateway(settings_for(upstream))
+    thread.start(gateway.start())
+    try:
+        options = HttpOptions(base_url=gateway.url)
+        with closing(genai.Client(api_key="client-key", http_options=options)) as client:
+            upstream.answer([il.ThinkingBlock(thinking="Hm.", thinking_signature="sig 1"), il.TextBlock(text="Yes.")])
+            call: dict[str, Any] = {"model": "anthropic-messages", "contents": "Hello"}
+            models = client.models
+            answers = models.generate_content_stream(**call) if stream else [models.generate_content(**call)]
+            parts = [part for answer in answers for part in answer.candidates[0].content.parts or ()]
+            assert any(part.thought_signature for part in parts)
+            contents = [{"role": "user", "parts": [{"text": "Hello"}]}, {"role": "model", "parts": parts}]
+            models.generate_content(**{**call, "contents": [*contents, {"role": "user", "parts": [{"text": "Sure?"}]}]})
+    finally:
+        thread.run(gateway.stop())
+        thread.stop()
+    assert upstream.last.request is not None
+    (answer,) = [one for one in upstream.last.request.context.messages if isinstance(one, il.AssistantMessage)]
+    assert ["sig 1"] == [one.thinking_signature for one in answer.content if isinstance(one, il.ThinkingBlock)]
+
+
 async def test_ollamas_own_paths_answer(gateway: Gateway, upstream: Server) -> None:
     """
     Version, details of a model, and a prompt without messages, streamed and whole.
