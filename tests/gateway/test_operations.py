@@ -22,9 +22,11 @@ from msgspec.structs import replace
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
 from gateway.sdks import PNG
+from interlingua.connect.stream import Timeouts
 from interlingua.gateway import (
     Alias,
     ClientKey,
+    ClientLimits,
     Exchange,
     Gateway,
     Listen,
@@ -960,6 +962,65 @@ async def test_the_usage_of_other_paths_is_counted_in_each_form(answer: Any, exp
                 assert 200 == response.status
                 await response.read()
     assert (Usage.of(50 - expected, 9, cache_read=expected), False) == (ended[0].usage, ended[0].is_estimated)
+
+
+@pytest.mark.parametrize("way", ["whole", "client leaves", "provider breaks", "silence", "total"])
+@pytest.mark.parametrize("form", ["text/event-stream", "application/x-ndjson"])
+async def test_a_stream_on_another_path_arrives_as_it_comes(form: str, way: str) -> None:
+    """
+    Its usage is counted as it passes, also before a client leaves, which closes the call of the provider. A stream that
+    breaks, is silent or takes too long does not look whole.
+    """
+    go_on, closed = asyncio.Event(), asyncio.Event()
+    first = {"choices": [{"text": "a"}], "usage": {"prompt_tokens": 40, "completion_tokens": 1}}
+    last = {"choices": [], "usage": {"prompt_tokens": 50, "completion_tokens": 9}}
+    begin, end = (b"data: ", b"\n\n") if "event" in form else (b"", b"\n")
+    pieces = [begin + json.dumps(one).encode() + end for one in (first, last)]
+
+    async def provider(http: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": form})
+        await response.prepare(http)
+        await response.write(pieces[0][:9])
+        await response.write(pieces[0][9:])
+        try:
+            await go_on.wait()
+            if way == "provider breaks":
+                assert http.transport is not None
+                http.transport.abort()
+            await response.write(pieces[1])
+        finally:
+            closed.set()
+        return response
+
+    app = web.Application()
+    app.router.add_post("/v1/completions", provider)
+    ended: list[Exchange] = []
+    async with TestServer(app, handler_cancellation=True) as server, asyncio.timeout(20):
+        timeouts = Timeouts(first=10, idle=0.3 if way == "silence" else 10)
+        url = f"{server.make_url('/v1')}"
+        own = ProviderSettings(id="own", api="openai-completions", base_url=url, timeouts=timeouts, concurrency=1)
+        limits = ClientLimits(total=0.3 if way == "total" else None)
+        settings = Settings(providers=(own,), listen=Listen(port=0), limits=limits)
+        async with Gateway(settings, observers=[_Ended(ended)]) as gateway, aiohttp.ClientSession() as session:
+            call = {"model": "own/test-model", "prompt": "text " * 40, "stream": True}
+            async with session.post(f"{gateway.url}/v1/completions", json=call) as response:
+                assert form == response.headers["Content-Type"]
+                assert pieces[0] == await response.content.readexactly(len(pieces[0]))
+                if way in ("whole", "provider breaks"):
+                    go_on.set()
+                if way == "whole":
+                    assert pieces[1] == await response.read()
+                elif way != "client leaves":
+                    with pytest.raises(aiohttp.ClientError):
+                        await response.read()
+            await closed.wait()
+            while not ended:
+                await asyncio.sleep(0.01)
+    (exchange,) = ended
+    assert exchange.is_aborted is (way == "client leaves")
+    assert (exchange.error is None) is (way == "whole")
+    assert (Usage.of(50, 9) if way == "whole" else Usage.of(40, 1)) == exchange.usage
+    assert exchange.is_estimated is (way != "whole")
 
 
 async def test_errors_of_passed_on_paths_have_the_form_of_the_path(upstream: Server) -> None:
