@@ -11,6 +11,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -445,6 +447,42 @@ async def test_everybody_who_goes_on_may_break_as_well() -> None:
     assert shown("anthropic-messages", broken).stop_reason == "error"
     assert seen.exchanges[0].answer is not None
     assert seen.exchanges[0].answer.text == "One, two, three, four, five, "
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("begins", [False, True])
+async def test_a_stream_that_breaks_at_an_empty_step_goes_on(begins: bool, ends: bool) -> None:
+    """
+    A step of the Interactions API in which nothing has come is no content that another model could not continue.
+    """
+    events: list[dict[str, Any]] = [
+        {"event_type": "interaction.created", "interaction": {"id": "int_1", "status": "in_progress", "model": "m"}}
+    ]
+    if begins:
+        step = {"type": "model_output", "content": [{"type": "text", "text": HALF}]}
+        events += [{"event_type": "step.start", "index": 0, "step": step}, {"event_type": "step.stop", "index": 0}]
+    events += [{"event_type": "step.start", "index": 1, "step": {"type": "model_output"}}]
+    events += [{"event_type": "step.stop", "index": 1}] if ends else []
+
+    async def provider(http: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(http)
+        for event in events:
+            await response.write(f"event: {event['event_type']}\ndata: {json.dumps(event)}\n\n".encode())
+        return response
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", provider)
+    with Server(strict=True) as second:
+        async with TestServer(app) as host:
+            settings = chained(second, second, continues=True)
+            first = ProviderSettings(id="one", api="google-interactions", base_url=f"{host.make_url('/v1beta')}")
+            second.say(" and the other.")
+            async with Gateway(replace(settings, providers=(first, settings.providers[1]))) as gateway:
+                status, got = await posted(gateway, "/v1/messages", {**BODY, "stream": True})
+    answer = shown("anthropic-messages", got)
+    assert (200, "stop") == (status, answer.stop_reason), got
+    assert (HALF if begins else "") + " and the other." == answer.text
 
 
 @pytest.mark.parametrize("kind", ["msg_{}", "rs_{}", "item_{}", "item_" + "0" * 30 + "{}"])
