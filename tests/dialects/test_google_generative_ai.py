@@ -66,6 +66,7 @@ from interlingua.values.messages import (
     ToolResultMessage,
     Usage,
     UserMessage,
+    blocks_of,
 )
 from interlingua.values.request import (
     Context,
@@ -323,20 +324,20 @@ def test_signature_stays_on_the_part_it_came_with_case_4_13_18_19() -> None:
     Thoughts, words and calls keep their order and each its own signature, there and back.
     """
     parts = [
-        {"text": "first", "thought": True, "thoughtSignature": "a"},
+        {"text": "first", "thought": True, "thoughtSignature": "YQ=="},
         {"text": "words"},
         {"text": "second", "thought": True},
-        {"text": "", "thoughtSignature": "b"},
-        {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c"},
+        {"text": "", "thoughtSignature": "Yg=="},
+        {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "Yw=="},
         {"functionCall": {"name": "g", "args": {}}},
     ]
     message = google.decode_response(body(*parts))
     assert [
-        ThinkingBlock(thinking="first", thinking_signature="a"),
+        ThinkingBlock(thinking="first", thinking_signature="YQ=="),
         TextBlock(text="words"),
         ThinkingBlock(thinking="second"),
-        TextBlock(text="", text_signature="b"),
-        ToolCall(id="call_0", name="f", arguments={}, thought_signature="c", extra=hinted(_minted=True)),
+        TextBlock(text="", text_signature="Yg=="),
+        ToolCall(id="call_0", name="f", arguments={}, thought_signature="Yw==", extra=hinted(_minted=True)),
         ToolCall(id="call_1", name="g", arguments={}, extra=hinted(_minted=True)),
     ] == list(message.content or ())
     assert [model(*parts)] == contents_of(message)
@@ -1758,6 +1759,45 @@ def test_odd_envelopes_come_back(wire: Any) -> None:
     A body without its envelope, an envelope without a model.
     """
     assert wire == returned(wire, CLI)
+
+
+@pytest.mark.parametrize("signature", ["", "c2ln", "c2k", "-_-_", "/+c=", "skip_thought_signature_validator"])
+def test_signatures_in_base64_stay_as_they_are(signature: str) -> None:
+    """
+    Google's own, in either alphabet, padded or not.
+    """
+    part = {"text": "Hm.", "thought": True, "thoughtSignature": signature}
+    message = google.decode_response(body(part))
+    assert (ThinkingBlock(thinking="Hm.", thinking_signature=signature),) == message.content
+    assert signature == google.encode_response(message).body["candidates"][0]["content"]["parts"][0]["thoughtSignature"]
+
+
+@given(st.one_of(st.text(), st.text("ab+-/_=\ud800"), st.sampled_from(["sig-1", "c2l", "aW50ZXJsaW5ndWE6c2ln"])))
+def test_signatures_of_others_are_bytes_and_come_back_as_they_were(signature: str) -> None:
+    """
+    Clients of Google read bytes, and refuse an answer in which a signature is anything else; they may return it in the
+    other alphabet. What is no base64 but came on this wire is sent as it came.
+    """
+    for block in (
+        ThinkingBlock(thinking="Hm.", thinking_signature=signature),
+        TextBlock(text="Yes.", text_signature=signature),
+        ToolCall(id="1", name="f", arguments={}, thought_signature=signature),
+    ):
+        wire = json.loads(google.encode_response(AssistantMessage(content=(block,))).bytes())
+        (part,) = wire["candidates"][0]["content"]["parts"]
+        sent = part["thoughtSignature"]
+        assert (block,) == google.decode_response(wire).content
+        read = types.Part.model_validate(part).model_dump(mode="json", exclude_none=True, by_alias=True)
+        if sent != signature:
+            for given in (read, {**part, "thoughtSignature": sent.translate(str.maketrans("-_", "+/"))}):
+                (again,) = blocks_of(google.decode_response(body(given)).content)
+                assert signature in (getattr(again, name, None) for name in _SIGNATURES)
+        own = {**part, "thoughtSignature": signature}
+        answer = google.encode_response(google.decode_response(body(own))).body
+        assert [own] == answer["candidates"][0]["content"]["parts"]
+
+
+_SIGNATURES = ("thinking_signature", "text_signature", "thought_signature")
 
 
 def test_answers_of_gemini_cli_are_wrapped() -> None:

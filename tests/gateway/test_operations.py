@@ -7,6 +7,7 @@ import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import ollama
@@ -16,11 +17,24 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from google import genai
 from google.genai.types import HttpOptions
+from msgspec.structs import replace
 
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
 from gateway.sdks import PNG
-from interlingua.gateway import Alias, ClientKey, Exchange, Gateway, Listen, ProviderSettings, Settings, Target
+from interlingua.connect.stream import Timeouts
+from interlingua.gateway import (
+    Alias,
+    ClientKey,
+    ClientLimits,
+    Exchange,
+    Gateway,
+    Listen,
+    ProviderSettings,
+    Rule,
+    Settings,
+    Target,
+)
 from interlingua.gateway.accounts import Accounts
 from interlingua.gateway.gate import KeyGate
 from interlingua.gateway.keys import ClientKeys
@@ -97,6 +111,28 @@ async def test_one_model_is_looked_up(gateway: Gateway) -> None:
     assert (await asked(gateway, "GET", "/v1/models/nothing"))[0] == 404
 
 
+async def test_a_model_exists_where_a_call_with_its_name_is_routed(upstream: Server, tmp_path: Path) -> None:
+    """
+    The lists do not have all models of a provider: what is not listed is looked up as it is called. A key sees its own.
+    """
+    keys = ClientKeys(tmp_path / "keys.json")
+    given = {"headers": {"Authorization": f"Bearer {keys.add(ClientKey(name='ci', models=('up-*/*',)))}"}}
+    name, settings = "up-openai-completions/a/model-of-today", settings_for(upstream)
+    rule = Rule(to="ollama-chat", model="up-*/ruled")
+    async with Gateway(replace(settings, rules=(rule,)), gate=KeyGate(keys, Accounts(MemoryState()))) as gateway:
+        assert (await asked(gateway, "GET", f"/v1/models/{name}", **given))[1]["id"] == name
+        assert (await asked(gateway, "GET", f"/v1/models/{quote(name, safe='')}", **given))[1]["id"] == name
+        assert (await asked(gateway, "GET", f"/v1beta/models/{name}", **given))[1]["name"] == f"models/{name}"
+        assert "capabilities" in (await asked(gateway, "POST", "/api/show", {"model": name}, **given))[1]
+        assert (await asked(gateway, "GET", "/v1/models/up-nobody/ruled", **given))[0] == 200
+        for other in ("up-nobody/model", "up-nobody", "ollama-chat", "debug/parrot-1"):
+            assert (await asked(gateway, "GET", f"/v1/models/{other}", **given))[0] == 404
+            assert (await asked(gateway, "POST", "/api/show", {"model": other}, **given))[0] == 404
+        assert not upstream.requests
+    async with Gateway(replace(settings, open_models=False)) as gateway:
+        assert (await asked(gateway, "GET", f"/v1/models/{name}"))[0] == 404
+
+
 @pytest.mark.parametrize("version", ["v1", "v1beta", "v1alpha"])
 def test_googles_package_finds_the_models_below_any_version(version: str, upstream: Server) -> None:
     """
@@ -116,6 +152,33 @@ def test_googles_package_finds_the_models_below_any_version(version: str, upstre
     finally:
         thread.run(gateway.stop())
         thread.stop()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_googles_package_reads_and_returns_signatures_that_are_not_base64(stream: bool, upstream: Server) -> None:
+    """
+    It reads bytes, and Google's are: those of other providers reach it in base64 and return to them as they were.
+    """
+    thread = LoopThread("gateway-under-test")
+    gateway = Gateway(settings_for(upstream))
+    thread.start(gateway.start())
+    try:
+        options = HttpOptions(base_url=gateway.url)
+        with closing(genai.Client(api_key="client-key", http_options=options)) as client:
+            upstream.answer([il.ThinkingBlock(thinking="Hm.", thinking_signature="sig 1"), il.TextBlock(text="Yes.")])
+            call: dict[str, Any] = {"model": "anthropic-messages", "contents": "Hello"}
+            models = client.models
+            answers = models.generate_content_stream(**call) if stream else [models.generate_content(**call)]
+            parts = [part for answer in answers for part in answer.candidates[0].content.parts or ()]
+            assert any(part.thought_signature for part in parts)
+            contents = [{"role": "user", "parts": [{"text": "Hello"}]}, {"role": "model", "parts": parts}]
+            models.generate_content(**{**call, "contents": [*contents, {"role": "user", "parts": [{"text": "Sure?"}]}]})
+    finally:
+        thread.run(gateway.stop())
+        thread.stop()
+    assert upstream.last.request is not None
+    (answer,) = [one for one in upstream.last.request.context.messages if isinstance(one, il.AssistantMessage)]
+    assert ["sig 1"] == [one.thinking_signature for one in answer.content if isinstance(one, il.ThinkingBlock)]
 
 
 async def test_ollamas_own_paths_answer(gateway: Gateway, upstream: Server) -> None:
@@ -899,6 +962,65 @@ async def test_the_usage_of_other_paths_is_counted_in_each_form(answer: Any, exp
                 assert 200 == response.status
                 await response.read()
     assert (Usage.of(50 - expected, 9, cache_read=expected), False) == (ended[0].usage, ended[0].is_estimated)
+
+
+@pytest.mark.parametrize("way", ["whole", "client leaves", "provider breaks", "silence", "total"])
+@pytest.mark.parametrize("form", ["text/event-stream", "application/x-ndjson"])
+async def test_a_stream_on_another_path_arrives_as_it_comes(form: str, way: str) -> None:
+    """
+    Its usage is counted as it passes, also before a client leaves, which closes the call of the provider. A stream that
+    breaks, is silent or takes too long does not look whole.
+    """
+    go_on, closed = asyncio.Event(), asyncio.Event()
+    first = {"choices": [{"text": "a"}], "usage": {"prompt_tokens": 40, "completion_tokens": 1}}
+    last = {"choices": [], "usage": {"prompt_tokens": 50, "completion_tokens": 9}}
+    begin, end = (b"data: ", b"\n\n") if "event" in form else (b"", b"\n")
+    pieces = [begin + json.dumps(one).encode() + end for one in (first, last)]
+
+    async def provider(http: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": form})
+        await response.prepare(http)
+        await response.write(pieces[0][:9])
+        await response.write(pieces[0][9:])
+        try:
+            await go_on.wait()
+            if way == "provider breaks":
+                assert http.transport is not None
+                http.transport.abort()
+            await response.write(pieces[1])
+        finally:
+            closed.set()
+        return response
+
+    app = web.Application()
+    app.router.add_post("/v1/completions", provider)
+    ended: list[Exchange] = []
+    async with TestServer(app, handler_cancellation=True) as server, asyncio.timeout(20):
+        timeouts = Timeouts(first=10, idle=0.3 if way == "silence" else 10)
+        url = f"{server.make_url('/v1')}"
+        own = ProviderSettings(id="own", api="openai-completions", base_url=url, timeouts=timeouts, concurrency=1)
+        limits = ClientLimits(total=0.3 if way == "total" else None)
+        settings = Settings(providers=(own,), listen=Listen(port=0), limits=limits)
+        async with Gateway(settings, observers=[_Ended(ended)]) as gateway, aiohttp.ClientSession() as session:
+            call = {"model": "own/test-model", "prompt": "text " * 40, "stream": True}
+            async with session.post(f"{gateway.url}/v1/completions", json=call) as response:
+                assert form == response.headers["Content-Type"]
+                assert pieces[0] == await response.content.readexactly(len(pieces[0]))
+                if way in ("whole", "provider breaks"):
+                    go_on.set()
+                if way == "whole":
+                    assert pieces[1] == await response.read()
+                elif way != "client leaves":
+                    with pytest.raises(aiohttp.ClientError):
+                        await response.read()
+            await closed.wait()
+            while not ended:
+                await asyncio.sleep(0.01)
+    (exchange,) = ended
+    assert exchange.is_aborted is (way == "client leaves")
+    assert (exchange.error is None) is (way == "whole")
+    assert (Usage.of(50, 9) if way == "whole" else Usage.of(40, 1)) == exchange.usage
+    assert exchange.is_estimated is (way != "whole")
 
 
 async def test_errors_of_passed_on_paths_have_the_form_of_the_path(upstream: Server) -> None:

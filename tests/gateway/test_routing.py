@@ -11,6 +11,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -21,7 +23,7 @@ from interlingua.gateway import Alias, Exchange, Gateway, ProviderSettings, Rule
 from interlingua.gateway.rewriting import Cutter, FrameRenaming, Renaming, with_option, without_repeats
 from interlingua.gateway.routing import Slots
 from interlingua.testing import Server, faults
-from interlingua.values.messages import blocks_of
+from interlingua.values.messages import ServerToolCall, blocks_of
 
 BODY = {"model": "chain", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -445,6 +447,88 @@ async def test_everybody_who_goes_on_may_break_as_well() -> None:
     assert shown("anthropic-messages", broken).stop_reason == "error"
     assert seen.exchanges[0].answer is not None
     assert seen.exchanges[0].answer.text == "One, two, three, four, five, "
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("begins", [False, True])
+async def test_a_stream_that_breaks_at_an_empty_step_goes_on(begins: bool, ends: bool) -> None:
+    """
+    A step of the Interactions API in which nothing has come is no content that another model could not continue.
+    """
+    events: list[dict[str, Any]] = [
+        {"event_type": "interaction.created", "interaction": {"id": "int_1", "status": "in_progress", "model": "m"}}
+    ]
+    if begins:
+        step = {"type": "model_output", "content": [{"type": "text", "text": HALF}]}
+        events += [{"event_type": "step.start", "index": 0, "step": step}, {"event_type": "step.stop", "index": 0}]
+    events += [{"event_type": "step.start", "index": 1, "step": {"type": "model_output"}}]
+    events += [{"event_type": "step.stop", "index": 1}] if ends else []
+
+    async def provider(http: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(http)
+        for event in events:
+            await response.write(f"event: {event['event_type']}\ndata: {json.dumps(event)}\n\n".encode())
+        return response
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", provider)
+    with Server(strict=True) as second:
+        async with TestServer(app) as host:
+            settings = chained(second, second, continues=True)
+            first = ProviderSettings(id="one", api="google-interactions", base_url=f"{host.make_url('/v1beta')}")
+            second.say(" and the other.")
+            async with Gateway(replace(settings, providers=(first, settings.providers[1]))) as gateway:
+                status, got = await posted(gateway, "/v1/messages", {**BODY, "stream": True})
+    answer = shown("anthropic-messages", got)
+    assert (200, "stop") == (status, answer.stop_reason), got
+    assert (HALF if begins else "") + " and the other." == answer.text
+
+
+@pytest.mark.parametrize("kind", ["msg_{}", "rs_{}", "item_{}", "item_" + "0" * 30 + "{}"])
+async def test_items_of_a_continued_stream_have_different_ids(kind: str) -> None:
+    """
+    Two hosts of the Responses API may number their items alike. The events of an item, the whole response and what is
+    referred to later agree.
+    """
+
+    api = "openai-responses"
+
+    def item(block: Any, at: int) -> Any:
+        return replace(block, extra={api: {"id": kind.format(at)}})
+
+    search = ServerToolCall(id=kind.format(1), name="web_search", extra={api: {"type": "web_search_call"}})
+    with Server(strict=True, chunk=4) as first, Server(strict=True, chunk=4) as second:
+        settings = chained(first, second, continues=True)
+        providers = tuple(
+            replace(one, api=api, base_url=server.base_url(api))
+            for one, server in zip(settings.providers, (first, second), strict=True)
+        )
+        settings = replace(settings, providers=providers)
+        hm, so = item(il.ThinkingBlock(thinking="Hm."), 0), item(il.ThinkingBlock(thinking="So."), 0)
+        first.answer([hm, item(il.TextBlock(text=HALF), 1)], fault=faults.NoTerminal())
+        second.answer([so, search, item(il.TextBlock(text=" and the other."), 2)])
+        async with Gateway(settings) as gateway:
+            path, body = streamed(api)
+            _, got = await posted(gateway, path, body)
+            events = [json.loads(line[6:]) for line in got.splitlines() if line.startswith(b"data: {")]
+            response = events[-1]["response"]
+            second.clear()
+            references = [{"type": "item_reference", "id": item["id"]} for item in response["output"]]
+            again = {"model": "two/test-model", "input": [*references, {"role": "user", "content": "And?"}]}
+            status, _ = await posted(gateway, path, again)
+            async with aiohttp.ClientSession() as session:
+                kept = await (await session.get(f"{gateway.url}{path}/{response['id']}")).json()
+            request = second.last.json if 200 == status else {}
+    assert "response.completed" == events[-1]["type"], events[-1]
+    ids = [item["id"] for item in response["output"]]
+    assert 5 == len(ids) == len(set(ids))
+    for name in ("response.output_item.added", "response.output_item.done"):
+        assert ids == [event["item"]["id"] for event in events if name == event["type"]]
+    assert all(ids[event["output_index"]] == event["item_id"] for event in events if "item_id" in event)
+    assert ids == [item["id"] for item in kept["output"]]
+    if 20 <= len(kind.format(0)):  # shorter ones are not unique, and no references
+        assert "item_reference" not in json.dumps(request) and HALF in json.dumps(request)
 
 
 async def test_an_unknown_model_is_refused_without_a_search_for_suggestions(upstream: Server) -> None:

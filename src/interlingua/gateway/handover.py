@@ -1,9 +1,11 @@
 """Continues an interrupted response at another target: its request, and how its events join the stream.
 
 The next target gets the conversation with the partial response as its last message; `adapt` converts that for the model
-(a prefill, or a request to continue). The client sees one response: block indexes continue, and it ends once.
+(a prefill, or a request to continue). The client sees one response: block indexes continue, it ends once, and no two
+items have the same id.
 """
 
+from collections.abc import Set
 from typing import Any
 
 from msgspec import Struct
@@ -11,7 +13,16 @@ from msgspec.structs import replace
 
 from ..values.errors import InterlinguaError
 from ..values.losses import Loss
-from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, Usage, blocks_of
+from ..values.messages import (
+    AssistantMessage,
+    Block,
+    OpaqueBlock,
+    ServerToolCall,
+    TextBlock,
+    ThinkingBlock,
+    Usage,
+    blocks_of,
+)
 from ..values.request import ModelDescriptor, Request
 from ..values.tokens import estimate, taken
 
@@ -28,13 +39,43 @@ def joined(before: AssistantMessage | None, answer: AssistantMessage) -> Assista
     """Joins the parts of earlier targets and the last one to one response; the id is the one that the client saw."""
     if before is None:
         return answer
-    content = (*blocks_of(before.content), *blocks_of(answer.content))
+    first, used = blocks_of(before.content), item_ids(before)
+    content = (*first, *(_distinct(block, len(first), used) for block in blocks_of(answer.content)))
     return replace(answer, content=content, response_id=before.response_id)
 
 
-def shifted(event: Any, by: int) -> Any:
-    """Returns an event with its block index shifted."""
-    return replace(event, content_index=event.content_index + by)
+def item_ids(answer: AssistantMessage) -> Set[str]:
+    """Returns the ids that the provider's wire gives to the items of a response (Responses)."""
+    residuals = (residual for block in blocks_of(answer.content) for residual in block.extra.values())
+    return {id for residual in residuals if isinstance(residual, dict) and isinstance(id := residual.get("id"), str)}
+
+
+def shifted(event: Any, by: int, used: Set[str] = frozenset()) -> Any:
+    """Returns an event with its block index shifted. A block whose id is `used` before gets another one."""
+    changes: dict[str, Any] = {"content_index": event.content_index + by}
+    for name in ("block", "tool_call"):
+        block = getattr(event, name, None) if used else None
+        if block is not None:
+            changes[name] = _distinct(block, by, used)
+    return replace(event, **changes)
+
+
+def _distinct(block: Block, by: int, used: Set[str]) -> Block:
+    """Some hosts only number the items of a response: two of them give the same ids. Without its own, an item gets the
+    usual id of its index."""
+    if not used:
+        return block
+    if isinstance(block, ServerToolCall) and block.id in used:
+        block = replace(block, id=f"{block.id}_{by}")
+    elif isinstance(block, OpaqueBlock) and isinstance(block.value, dict) and block.value.get("id") in used:
+        block = replace(block, value={**block.value, "id": f"{block.value['id']}_{by}"})
+    extra = {
+        api: {name: value for name, value in residual.items() if name != "id"}
+        if isinstance(residual, dict) and residual.get("id") in used
+        else residual
+        for api, residual in block.extra.items()
+    }
+    return block if extra == block.extra else replace(block, extra=extra)
 
 
 def may_continue(request: Request, partial: AssistantMessage) -> bool:

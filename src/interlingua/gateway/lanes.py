@@ -57,7 +57,7 @@ from ..values.request import CallOptions, Request
 from .cache_breaks import SentPrompts
 from .exchange import Deferred, Exchange, Lane
 from .fast_frames import FrameDecoder
-from .handover import joined, shifted
+from .handover import item_ids, joined, shifted
 from .recall import is_unique, reference_id
 from .replying import Reply
 from .rewriting import Cutter, FrameRenaming, renaming, valid_text, with_option, without_repeats
@@ -380,6 +380,7 @@ class Attempt:
         self._may_break = may_break  # another candidate may continue the response, so it must pass through an encoder
         self._before = before  # what earlier places gave of the answer, and `encoder` has written
         self._shift = len(blocks_of(before.content)) if before is not None else 0
+        self._used_ids = item_ids(before) if before is not None else frozenset[str]()
         self.encoder: Any = encoder
         self.decoder: Any = None
         self._source: Source | None = None  # of a connector in this process
@@ -637,7 +638,7 @@ class Attempt:
                     out.clear()
                 event, ended = self._message_event(event), kind is not Start
             elif self._shift:
-                event = shifted(event, self._shift)
+                event = shifted(event, self._shift, self._used_ids)
             if not shows and kind not in _SILENT:
                 shows = True
             out.append(encoder.feed(event))
@@ -699,7 +700,8 @@ class Attempt:
         if events and isinstance(events[-1], Error):
             self._exchange.answer = joined(self._before, events[-1].error)
             if self.encoder is not None and self._reply.begun and not aborted:
-                await self._reply.write(b"".join(self.encoder.feed(shifted(one, self._shift)) for one in events[:-1]))
+                rest = (shifted(one, self._shift, self._used_ids) for one in events[:-1])
+                await self._reply.write(b"".join(map(self.encoder.feed, rest)))
 
     async def _share(self) -> None:
         """Shares the response before its end is sent: the next turn may come at once, to another worker."""

@@ -28,9 +28,11 @@ from ..connect.models import Catalogue
 from ..connect.prices import joined_tiers
 from ..connect.registry import ConnectorRegistry
 from ..connect.retry import Breaker, asks_to_wait, elsewhere, is_unpaid
-from ..connect.stream import LARGEST_ANSWER, scrubbed
+from ..connect.stream import LARGEST_ANSWER, Timeouts, scrubbed
 from ..connect.transport import HttpTransport, Transport, whole
+from ..connect.transport import Reply as Upstream
 from ..dialects import WIRES
+from ..dialects.framing import essence
 from ..dialects.provider_errors import as_provider_error, status_of
 from ..dialects.wire import JSON, SSE, TextAnswer, Wire
 from ..serving import guard
@@ -63,7 +65,17 @@ from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_
 from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
 from .operations import GatewayOperation, operation_of
 from .recall import Recall, StoredResponse, TextResponse, is_unique, referred_ids, size_of
-from .replying import LOSSES, Channel, CredentialsRefused, HttpChannel, Reply, SocketChannel, error_answer, log_defect
+from .replying import (
+    LOSSES,
+    Channel,
+    CredentialsRefused,
+    HttpChannel,
+    Reply,
+    SocketChannel,
+    error_answer,
+    in_time,
+    log_defect,
+)
 from .rewriting import renaming
 from .routing import Place, Plan, Router
 from .settings import ClientLimits, Settings
@@ -725,8 +737,10 @@ class Gateway:
         if residual.get("store") is not False:
             self.recall.store(key, id, stored, size_of((*request.context.messages, answer)))
             if exchange.wire.http.item_blocks is not None:
+                # No provider has all items of a response that several gave.
+                provider = answer.provider if not exchange.earlier else None
                 for item, blocks in exchange.wire.http.item_blocks(replace(answer, response_id=id)).items():
-                    part = replace(answer, content=tuple(blocks))
+                    part = replace(answer, content=tuple(blocks), provider=provider)
                     self.recall.store_item(key, item, part, size_of((part,)))
         conversation = exchange.extra.get("conversation")
         if conversation is not None:
@@ -820,13 +834,16 @@ class Gateway:
             page, fields = facts.models_page(names, http.query)
             return {**facts.list_models(page), **fields}
         if asked.kind == "model":
-            if not key.allows(asked.model or "") or asked.model not in self._router.names(key):
+            names = await self._routed(asked.model, key, http)
+            if not names:
                 raise BadRequest(f"the model {asked.model!r} does not exist", status=404, code="model_not_found")
-            listed = facts.list_models([asked.model])
+            listed = facts.list_models(names)
             return next(value[0] for value in listed.values() if isinstance(value, list))
         body = await self._body(http)
         if asked.kind == "fixed":
-            return facts.fixed[asked.part or ""](self._router.names(key), _object(body) if body else None)
+            given = _object(body) if body else {}
+            names = await self._routed(given.get("model") or given.get("name"), key, http)
+            return facts.fixed[asked.part or ""]([*self._router.names(key), *names], given)
         if asked.kind == "count" and facts.count is not None:
             request = await _aside(len(body), _to_count, asked, body)
             if facts.stored_route is not None:
@@ -857,6 +874,16 @@ class Gateway:
         except StateError as error:
             raise unavailable(f"stored {kind}s cannot be changed", error) from None
         return answer
+
+    async def _routed(self, name: Any, key: ClientKey, http: ClientRequest) -> list[str]:
+        """Returns the name of a model if a call with it would be routed: no list has all models of a provider."""
+        if not isinstance(name, str):
+            return []
+        try:
+            await self._router.plan(name, key, _NOTHING, http.headers, 0)
+        except InterlinguaError:
+            return []
+        return [name]
 
     async def _fetch(self, key: str, kind: str, *ids: str) -> None:
         """What other workers keep under an id. While their store is away it is not known, which is not "not found"."""
@@ -957,7 +984,7 @@ class Gateway:
             await reply.whole(incoming.wire.codec.encode_response(answer, request=asked).bytes(), ())
         self._close(exchange, None)
 
-    async def _pass_on(self, http: web.BaseRequest, exchange: Exchange, channel: Channel) -> web.StreamResponse:
+    async def _pass_on(self, http: web.BaseRequest, exchange: Exchange, channel: HttpChannel) -> web.StreamResponse:
         """A path that the gateway only passes on, to the provider of the model that the path or the body names."""
         path, key = http.rel_url.raw_path, exchange.key
         remedy = "" if key.passthrough else ", or use a key that may use other paths (--passthrough)"
@@ -995,33 +1022,71 @@ class Gateway:
         # The key of a client of Google may stand in the query: it is the gateway's, and goes no further.
         query = "&".join(one for one in http.rel_url.raw_query_string.split("&") if one and not one.startswith("key="))
         url = endpoint.base + path.removeprefix(place.wire.http.base) + (f"?{query}" if query else "")
-        exchange.attempts = 1
+        exchange.attempts, counter = 1, _UsageCounter()
         try:
-            async with asyncio.timeout(place.timeouts.first), place.turn():
+            async with asyncio.timeout(place.timeouts.first) as clock, place.turn():
                 upstream = await self._transport.send("POST", url, endpoint.headers, body)
                 try:
+                    kind = upstream.headers.get("Content-Type", JSON)
+                    headers = {**Reply(channel, exchange).headers(), "Content-Type": kind}
+                    if upstream.status < 400 and essence(kind) != JSON and "Content-Length" not in upstream.headers:
+                        await self._pass_stream(upstream, headers, exchange, channel, clock, place.timeouts, counter)
+                        return channel.response
                     answer = await whole(upstream, LARGEST_ANSWER)
                 finally:
                     upstream.close()
             if upstream.status >= 400:
                 raise place.wire.codec.decode_error(upstream.status, answer, upstream.headers)
             exchange.status = upstream.status
-            used = _reported_usage(answer)
-            exchange.is_estimated = used is None
-            exchange.answer = AssistantMessage(content=(), usage=used or Usage.of(tokens, 0))
-            headers = {**Reply(channel, exchange).headers(), "Content-Type": upstream.headers.get("Content-Type", JSON)}
+            counter.usage = _reported_usage(answer)
             return web.Response(status=upstream.status, body=answer, headers=headers)
-        except TimeoutError:
-            raise TimedOut(f"no response within {place.timeouts.first:g} s") from None
-        except InterlinguaError as error:
-            raise self._blamed(_cleaned(error, place), place) from None
+        except (TimeoutError, InterlinguaError) as error:
+            if isinstance(error, InterlinguaError):
+                failure = self._blamed(_cleaned(error, place), place)
+            elif exchange.is_stream:
+                failure = TimedOut("the stream was silent, or took, too long")
+            else:
+                failure = TimedOut(f"no response within {place.timeouts.first:g} s")
+            if not exchange.is_stream:
+                raise failure from None
+            exchange.error = failure
+            channel.abort()  # nobody knows the form of an error within the stream: it must not look whole
+            return channel.response
         except (asyncio.CancelledError, ConnectionError):
             exchange.is_aborted, exchange.error = True, Aborted(LEFT)
-            exchange.is_estimated = True  # the provider has the input, and charges it
-            exchange.answer = AssistantMessage(content=(), usage=Usage.of(tokens, 0))
             raise
         finally:
+            if exchange.status or exchange.is_aborted:  # the provider has the input, and charges it
+                exchange.is_estimated = counter.usage is None or exchange.error is not None
+                exchange.answer = AssistantMessage(content=(), usage=counter.usage or Usage.of(tokens, 0))
             self._close(exchange, reservation)
+
+    async def _pass_stream(
+        self,
+        upstream: Upstream,
+        headers: Mapping[str, str],
+        exchange: Exchange,
+        channel: HttpChannel,
+        clock: asyncio.Timeout,
+        timeouts: Timeouts,
+        counter: "_UsageCounter",
+    ) -> None:
+        """Passes on a stream as it comes. `clock` measures the silence of the provider, not of the client."""
+        limits, loop = self.settings.limits, asyncio.get_running_loop()
+        until = math.inf if limits.total is None else loop.time() + limits.total - (time.time() - exchange.started)
+        idle = math.inf if timeouts.idle is None else timeouts.idle
+        chunk = await upstream.chunk()
+        exchange.is_stream, exchange.status, exchange.first_byte = True, upstream.status, time.time()
+        await channel.open({**headers, "X-Accel-Buffering": "no"})  # nginx would keep it back
+        while chunk:
+            clock.reschedule(None if until == math.inf else until)
+            counter.feed(chunk)
+            await in_time(channel.write(chunk), limits.send_timeout, channel.abort)
+            due = min(until, loop.time() + idle)
+            clock.reschedule(None if due == math.inf else due)
+            chunk = await upstream.chunk()
+        counter.feed(b"\n")
+        await channel.end(b"", limits.send_timeout)
 
     # --- settlement
 
@@ -1377,6 +1442,28 @@ def _reported_usage(answer: bytes) -> Usage | None:
             continue
         found = _usage_in(value) or found
     return found
+
+
+class _UsageCounter:
+    """The usage that a stream on any path reports: what its last event with one reports."""
+
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self._line: list[bytes] = []  # the pieces of an incomplete line
+        self._size = 0
+
+    def feed(self, data: bytes) -> None:
+        lines, end, rest = data.rpartition(b"\n")
+        if end:
+            if self._size <= LARGEST_ANSWER:
+                for line in b"".join((*self._line, lines)).splitlines():
+                    document = line.removeprefix(b"data:").lstrip()
+                    if document.startswith(b"{"):
+                        self.usage = _reported_usage(document) or self.usage
+            self._line, self._size = [], 0
+        self._size += len(rest)
+        if self._size <= LARGEST_ANSWER:
+            self._line.append(rest)
 
 
 def _usage_in(value: Any) -> Usage | None:

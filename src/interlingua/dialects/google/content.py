@@ -56,10 +56,22 @@ def decoder_of(part: dict[str, Any]) -> Callable[[dict[str, Any], Ids], Any] | N
 
 
 def decode_text(part: dict[str, Any], ids: Ids) -> TextBlock | ThinkingBlock:
-    text, signature = string(part.get("text", "")), optional(part.get("thoughtSignature"))
+    text, signature = string(part.get("text", "")), decode_signature(part)
     if part.get("thought") is True:
         return ThinkingBlock(thinking=text, thinking_signature=signature)
     return TextBlock(text=text, text_signature=signature)
+
+
+def decode_signature(part: Mapping[str, Any]) -> str | None:
+    """The signature of a part; one of another provider as it was (see `encode_signature`)."""
+    signature = optional(part.get("thoughtSignature"))
+    if signature is None or not signature.startswith(_FOREIGN):
+        return signature
+    try:
+        data = base64.b64decode(signature.removeprefix(_FOREIGN).translate(_STANDARD), validate=True)
+        return data.decode("utf-8", "surrogatepass")
+    except ValueError:
+        return signature
 
 
 def _decode_inline(part: dict[str, Any], ids: Ids) -> Block:
@@ -72,6 +84,7 @@ def _decode_inline(part: dict[str, Any], ids: Ids) -> Block:
     return _media_class(mime)(data=data, mime_type=mime)
 
 
+_FOREIGN = "aW50ZXJsaW5ndWE6"  # "interlingua:" in base64: the beginning of signatures that were none
 _STANDARD = str.maketrans("-_", "+/")
 _URL_SAFE = str.maketrans("+/", "-_")
 
@@ -97,7 +110,7 @@ def decode_call(part: dict[str, Any], ids: Ids) -> ToolCall:
         id=id,
         name=name,
         **given_arguments(given),
-        thought_signature=optional(part.get("thoughtSignature")),
+        thought_signature=decode_signature(part),
         extra={API: {GENERATED: True}} if generated else {},
     )
 
@@ -166,13 +179,13 @@ def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
         case TextBlock():
             wire = {"text": block.text}
             if block.text_signature is not None:
-                wire["thoughtSignature"] = block.text_signature
+                wire["thoughtSignature"] = encode_signature(block.text_signature)
         case ToolCall():
             wire = _encode_call(block, report)
         case ThinkingBlock() if not block.redacted:
             wire = {"text": block.thinking, "thought": True}
             if block.thinking_signature is not None:
-                wire["thoughtSignature"] = block.thinking_signature
+                wire["thoughtSignature"] = encode_signature(block.thinking_signature)
         case ImageBlock() | AudioBlock() | DocumentBlock():
             wire = _encode_media(block, report)
         case ServerToolCall() if PART in residual_of(block.extra, API):
@@ -196,8 +209,28 @@ def _encode_call(call: ToolCall, report: Reporter) -> dict[str, Any]:
             report.lost("id", "an empty id is none", "weakened", field="id")
     wire: dict[str, Any] = {"functionCall": encoded}
     if call.thought_signature is not None:
-        wire["thoughtSignature"] = call.thought_signature
+        wire["thoughtSignature"] = encode_signature(call.thought_signature)
     return wire
+
+
+def encode_signature(signature: str) -> str:
+    """A signature as bytes in JSON. Google's own are base64 and stay as they are; google-genai refuses answers with any
+    other."""
+    if _is_base64(signature) and not signature.startswith(_FOREIGN):
+        return signature
+    return _FOREIGN + base64.urlsafe_b64encode(signature.encode("utf-8", "surrogatepass")).decode()
+
+
+def _is_base64(text: str) -> bool:
+    """Whether a text is bytes in JSON: in either alphabet, padded or not (protobuf.dev/programming-guides/json)."""
+    given = text if "+" in text or "/" in text else text.translate(_STANDARD)
+    bare = given.rstrip("=")
+    padded = bare + "=" * (-len(bare) % 4)
+    try:
+        data = base64.b64decode(padded, validate=True)
+    except ValueError:
+        return False
+    return given in (bare, padded) and base64.b64encode(data).decode() == padded
 
 
 def is_generated(value: ToolCall | ToolResultMessage) -> bool:

@@ -269,6 +269,7 @@ class StreamDecoder(Decoder):
         self._ids = Ids(self._mint)
         self._shell: dict[str, Any] = {}  # the answer without its steps
         self._open: dict[Any, _Step] = {}
+        self._empty: list[tuple[Any, _Step]] = []  # ended steps without content: nothing, unless the answer goes on
         self._began = 0  # number of steps so far; an index may repeat
 
     def _read(self, value: Any, frame: Frame) -> None:
@@ -300,6 +301,7 @@ class StreamDecoder(Decoder):
     def _open_step(self, event: dict[str, Any]) -> None:
         index, wire = event["index"], dict(event["step"] if "step" in event else event["content"])
         self._close(index)
+        self._keep_empty()
         if wire.get("type") in CONTENTS:  # of the first revision
             wire = {"type": "model_output", "content": [wire]}
         step = self._open[index] = _Step(wire)
@@ -414,9 +416,14 @@ class StreamDecoder(Decoder):
         if step.kind != "model_output":
             self._record.close(index, self._closed(index, step))
         elif step.items == 0:
-            self._record.whole((index, 0), *decode_step(step.wire, self._ids))
+            self._empty.append((index, step))
         else:
             self._close_content(index, step)
+
+    def _keep_empty(self) -> None:
+        for index, step in self._empty:
+            self._record.whole((index, 0), *decode_step(step.wire, self._ids))
+        self._empty.clear()
 
     def _closed(self, index: Any, step: _Step) -> Block:
         wire, opened = step.wire, self._record.block(index)
@@ -454,6 +461,7 @@ class StreamDecoder(Decoder):
 
     def _finish(self) -> None:
         self._close_blocks()
+        self._keep_empty()
         message = _decode_answer({**self._shell, "steps": []}, tuple(self._record.content), self._given)
         if message.stop_reason == "error":
             self.failure = failure_of(message)
