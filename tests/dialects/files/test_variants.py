@@ -1229,3 +1229,24 @@ def test_the_cost_that_a_file_states_is_the_cost(name: str) -> None:
     answer = returned(json.dumps(PRICED[name]).encode(), name).messages[-1]
     assert isinstance(answer, il.AssistantMessage) and answer.usage is not None
     assert il.Cost(total=0.25) == answer.usage.cost
+
+
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize("key", ["", "request"])
+def test_contents_beside_a_response_of_gemini_are_its_request(key: str, several: bool) -> None:
+    """A log may have the fields of the request beside the answer to it; one content may stand without a list."""
+    asked = {"role": "user", "parts": [{"text": "How many?"}]}
+    body = {"contents": [asked] if several else asked, "generationConfig": {"temperature": 1}}
+    answered = {"content": {"role": "model", "parts": [{"text": "Twelve."}]}, "finishReason": "STOP"}
+    line = {**({key: body} if key else body), "response": {"candidates": [answered], "modelVersion": "gemini-x"}}
+    conversation = returned(json.dumps(line).encode(), "cloud-batch")
+    assert outline(conversation) == ["user: How many?", "assistant: Twelve."]
+    assert conversation.options is not None and conversation.options.temperature == 1
+
+
+@pytest.mark.parametrize("asked", [{"contents": "How many?"}, {"prompt": "How many?"}, {"request": {}}])
+def test_an_answer_of_gemini_beside_a_request_of_another_shape_is_refused(asked: dict[str, Any]) -> None:
+    """It is not read as the envelope of the answer alone."""
+    answered = {"content": {"role": "model", "parts": [{"text": "Twelve."}]}, "finishReason": "STOP"}
+    with pytest.raises(BadWire, match="no known format"):
+        il.decode({**asked, "response": {"candidates": [answered]}})
