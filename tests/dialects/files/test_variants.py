@@ -239,6 +239,22 @@ def test_what_a_call_of_gemini_gave_answers_it(given: Any) -> None:
     assert conversation.messages[2].tool_call_id == conversation.messages[1].tool_calls[0].id
 
 
+@pytest.mark.parametrize("status", ["error", "cancelled"])
+@pytest.mark.parametrize("more", [{}, {"result": None}, {"result": []}])
+@pytest.mark.parametrize("within", [False, True])
+def test_a_failed_call_of_gemini_gave_what_was_shown_of_it(status: str, more: dict[str, Any], within: bool) -> None:
+    """`resultDisplay` is all that there is of it; what a call that succeeded showed is not what the model read."""
+    call = {"id": "a", "name": "t", "args": {}, "status": status, **more, "resultDisplay": "No such file."}
+    done = {**call, "id": "b", "status": "success"}
+    named = [{"functionCall": {key: one[key] for key in ("id", "name", "args")}} for one in (call, done)]
+    answer = {"id": "2", "type": "gemini", "content": named if within else "", "toolCalls": [call, done]}
+    asked = {"id": "1", "type": "user", "content": "How many?"}
+    session = {"sessionId": "s", "projectHash": "h", "messages": [asked, answer]}
+    conversation = returned(json.dumps(session).encode(), "gemini-cli")
+    (result,) = conversation.messages[2:]
+    assert (result.tool_call_id, result.text, result.is_error) == ("a", "No such file.", True)
+
+
 def test_deepseek_s_first_exports_name_no_one() -> None:
     """Messages have `content` and `reasoning_content` alone; questions and answers take turns."""
 
