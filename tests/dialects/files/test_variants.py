@@ -1266,3 +1266,27 @@ def test_an_answer_of_gemini_beside_a_request_of_another_shape_is_refused(asked:
     answered = {"content": {"role": "model", "parts": [{"text": "Twelve."}]}, "finishReason": "STOP"}
     with pytest.raises(BadWire, match="no known format"):
         il.decode({**asked, "response": {"candidates": [answered]}})
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        {"inlineReference": {"path": "/x/eggs.py", "scheme": "file"}},
+        {"inlineReference": {"uri": {"path": "/x/eggs.py", "scheme": "file"}, "range": {"startLineNumber": 1}}},
+        {"inlineReference": {"name": "eggs.py", "location": {"uri": {"path": "/x/y.py"}}}},
+        {"inlineReference": {"path": "/x/y.py"}, "name": "eggs.py"},
+    ],
+)
+def test_a_reference_of_copilot_chat_stands_in_the_text_of_the_answer(reference: dict[str, Any]) -> None:
+    """It divides the markdown in the file, and is shown by its name."""
+    parts = [
+        {"value": "The count in "},
+        {"kind": "inlineReference", **reference},
+        {"value": " is wrong."},
+        {"value": "!"},
+    ]
+    request = {"message": {"text": "Why?"}, "response": parts, "result": {}}
+    session = {"requesterUsername": "u", "responderUsername": "GitHub Copilot", "requests": [request]}
+    conversation = returned(json.dumps(session).encode(), "copilot-chat")
+    (_, answer) = conversation.messages
+    assert [block.text for block in answer.content] == ["The count in eggs.py is wrong.", "!"]
