@@ -430,3 +430,31 @@ def test_a_folder_of_other_files_is_not_a_screen_of_errors(path: Path) -> None:
         assert done.code == 1 and done.out
         assert 10 == done.err.count("other-") and "… and 20 more: " in done.err
     assert 30 == run("detect", path.parent).err.count("other-")
+
+
+def test_show_prints_an_error_that_stands_as_the_answer_once(tmp_path: Path) -> None:
+    """Claude Code writes an error of the provider as the text of an answer; others have it beside the text."""
+    asked = {
+        "type": "user",
+        "uuid": "u",
+        "parentUuid": None,
+        "sessionId": "s",
+        "message": {"role": "user", "content": "Go"},
+    }
+    text = [{"type": "text", "text": "API Error: 529"}]
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "<synthetic>", "content": text}
+    failed = {
+        **asked,
+        "type": "assistant",
+        "uuid": "a",
+        "parentUuid": "u",
+        "isApiErrorMessage": True,
+        "message": message,
+    }
+    path = tmp_path / "session.jsonl"
+    path.write_text("\n".join(map(json.dumps, (asked, failed))))
+    assert run("show", path).out.count("API Error: 529") == 1
+    half = il.AssistantMessage(content="Half a", stop_reason="error", error_message="reset by peer")
+    path.write_bytes(il.dump(il.Conversation(entries=(il.Entry(message=half),))))
+    shown = run("show", path).out
+    assert ("Half a" in shown, "reset by peer" in shown) == (True, True)

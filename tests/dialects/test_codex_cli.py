@@ -1,9 +1,16 @@
 """Codex's rollouts: Responses items in lines, in today's form and in the old one."""
 
+import json
 from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
 
 import interlingua as il
+from interlingua.cli import group
 from interlingua.dialects.files import codex_cli
+from interlingua.values.messages import ServerToolCall
 
 WIRE = Path(__file__).parents[1] / "wire/codex-cli"
 ROLLOUT, OLD = (WIRE / "rollout.jsonl").read_bytes(), (WIRE / "old.jsonl").read_bytes()
@@ -176,3 +183,19 @@ def test_a_file_of_events_alone_is_read_from_them() -> None:
     session = codex_cli.decode(lines)
     assert ["user", "assistant"] == [message.role for message in session.messages]
     assert lines == codex_cli.encode(session).body
+
+
+@pytest.mark.parametrize("id", [{}, {"id": None}, {"id": "ws_1"}])
+def test_a_search_of_the_provider_needs_no_id(id: dict[str, Any], tmp_path: Path) -> None:
+    """Codex keeps none where the provider stores nothing; `show` prints the query, and the item returns without one."""
+    found = {"status": "completed", "action": {"type": "search", "query": "price of eggs"}}
+    lines = [*LONG, message_line("user", "Look"), item(type="web_search_call", **id, **found)]
+    session = codex_cli.decode(lines)
+    (search,) = session.messages[-1].content
+    assert isinstance(search, ServerToolCall)
+    assert (search.name, search.arguments) == ("web_search", found["action"])
+    assert codex_cli.encode(session).body == lines
+    assert il.encode(session, "openai-responses").body["input"][-1] == {"type": "web_search_call", **id, **found}
+    file = tmp_path / "rollout.jsonl"
+    file.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    assert "price of eggs" in CliRunner().invoke(group, ["show", str(file)]).output

@@ -96,6 +96,24 @@ def test_model_messages_are_read_with_their_calls(call: Any, result: Any, given:
     assert vercel_ui.encode(longer).body[-1]["parts"] == [{"type": "text", "text": "More"}]
 
 
+def test_model_messages_may_be_json_lines() -> None:
+    """Each line is a message, as programs log them; they return as lines."""
+    call, result = {**CALL, "input": {"at": 1}}, {**GIVEN, "output": {"type": "text", "value": "a dot"}}
+    messages = [
+        {"role": "user", "content": "Look"},
+        {"role": "assistant", "content": [{"type": "reasoning", "text": "Hm."}, call]},
+        {"role": "tool", "content": [result]},
+    ]
+    file = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+    detection = il.detect(file)
+    assert detection is not None and detection.dialect == "vercel-ui"
+    (chat,) = il.read(file)
+    asked, answer, answered = chat.messages
+    assert (asked.text, answer.thinking, answer.tool_calls[0].name) == ("Look", "Hm.", "look")
+    assert (answered.tool_call_id, answered.text) == ("c1", "a dot")
+    assert vercel_ui.encode(chat).body == messages
+
+
 def test_text_that_was_changed_is_encoded_wherever_it_stands() -> None:
     """Messages on the way from `content` to `parts` say their text twice."""
     changed = il.load(il.dump(vercel_ui.decode(OLDER)).replace(b'"Yes."', b'"No."'), il.Conversation)

@@ -217,7 +217,8 @@ class _View:
         if isinstance(message, AssistantMessage):
             heading.append(_about(message), style="dim")
         parts = [self._block(block, results) for block in blocks_of(message.content)]
-        if isinstance(message, AssistantMessage) and message.error_message:
+        # Claude Code writes an error as the answer: it is the text already.
+        if isinstance(message, AssistantMessage) and message.error_message not in (None, "", message.text):
             parts.append(Text(message.error_message, style="red"))
         return Group(heading, *(self._indented(part) for part in parts))
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
+from dialects.files.samples import WIRE
 
 EXAMPLE = {"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]}
 ROWS: dict[str, Any] = {
@@ -57,3 +58,29 @@ def test_rows_with_images_are_not_ollama_s_messages() -> None:
     found = il.detect(rows)
     assert found is None or "ollama-chat" != found.dialect
     assert [2, 2] == [len(one.messages) for one in il.read(json.dumps(rows).encode())]
+
+
+SESSIONS = [
+    "amp/T-1.json",
+    "attocode/chat.json",
+    "cline/sdk.messages.json",
+    "hermes/session.json",
+    "lobe-chat/topic.json",
+    "qodo/thread.json",
+    "semantic-kernel/history.json",
+    "vercel-ui/chat.json",
+    "vibe/session.json",
+    "zed/older.json",
+]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("name", SESSIONS)
+def test_sessions_in_an_array_are_not_training_rows(name: str, number: int) -> None:
+    """They have `messages`, as rows do, and are read as each of them alone."""
+    session = json.loads((WIRE / name).read_bytes())
+    alone = il.decode(session)
+    found = il.detect([session] * number)
+    assert found is None or found.dialect == name.partition("/")[0]
+    read = list(il.read(json.dumps([session] * number).encode()))
+    assert [one.messages for one in read] == [alone.messages] * number

@@ -36,6 +36,55 @@ def test_the_rejected_answer_is_a_branch_where_they_part(name: str) -> None:
     assert other.parent_id == conversation.path()[-2].id
 
 
+QUESTION, TWELVE, TEN = (
+    {"role": role, "content": text}
+    for role, text in (("user", "How many eggs?"), ("assistant", "Twelve."), ("assistant", "Ten."))
+)
+TURNS = [{"from": "human", "value": "How many eggs?"}, {"from": "gpt", "value": "Twelve."}]
+CALLED = [
+    {"role": "tool_call", "content": '{"name": "count", "arguments": {}}'},
+    {"role": "tool_response", "content": "12"},
+]
+SWIFT: dict[str, tuple[str, dict[str, Any]]] = {
+    "text": ("llamafactory-messages", {"messages": [QUESTION, TWELVE], "rejected_response": "Ten."}),
+    "messages": ("llamafactory-messages", {"messages": [QUESTION, TWELVE], "rejected_messages": [QUESTION, TEN]}),
+    "query": ("alpaca", {"query": "How many eggs?", "response": "Twelve.", "rejected_response": "Ten."}),
+    "turns": ("sharegpt", {"conversations": TURNS, "rejected_response": "Ten."}),
+    "calls": ("sharegpt", {"messages": [QUESTION, *CALLED, TWELVE], "rejected_response": "Ten.", "tools": "[]"}),
+    "calls in messages": (
+        "sharegpt",
+        {"messages": [QUESTION, *CALLED, TWELVE], "rejected_messages": [QUESTION, *CALLED, TEN], "margin": 0.5},
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "row"), SWIFT.values(), ids=SWIFT.keys())
+def test_the_rejected_answer_of_ms_swift_is_a_branch_beside_the_chosen_one(name: str, row: dict[str, Any]) -> None:
+    """The chosen one ends the messages; the row returns as it is, and is a preference in other formats."""
+    (conversation,) = il.read(json.dumps(row).encode())
+    assert outline(conversation)[0] == "user: How many eggs?"
+    assert outline(conversation)[-1] == "assistant: Twelve."
+    (other,) = [entry for entry in conversation.entries if entry not in conversation.path()]
+    assert (other.message.text, other.parent_id) == ("Ten.", conversation.path()[-2].id)
+    assert il.detect(row).dialect == name
+    assert il.encode(conversation, name).body == row
+    preference = il.encode(conversation, "openai-finetune").body
+    assert preference["non_preferred_output"] == [TEN]
+
+
+def test_the_tools_and_pictures_of_a_pair_of_ms_swift_are_read() -> None:
+    """`rejected_images` are those of the rejected messages."""
+    tool = {"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}
+    asked = {"role": "user", "content": "<image>How many eggs?"}
+    files = {"images": ["a.png"], "rejected_images": ["b.png"]}
+    row = {"messages": [asked, TWELVE], "rejected_messages": [asked, TEN], **files, "tools": json.dumps([tool])}
+    conversation = il.decode(row)
+    assert conversation.tools is not None and conversation.tools[0].name == "count"
+    asks = [entry.message for entry in conversation.entries if isinstance(entry.message, il.UserMessage)]
+    assert [message.content[0].url for message in asks] == ["a.png", "b.png"]
+    assert il.encode(conversation, "llamafactory-messages").body == row
+
+
 def test_a_prompt_and_its_completion_are_a_turn() -> None:
     """As text; the label stays with the row."""
     assert outline(read("trl/label.json")) == ["user: How many eggs?", "assistant: Twelve."]

@@ -239,6 +239,22 @@ def test_what_a_call_of_gemini_gave_answers_it(given: Any) -> None:
     assert conversation.messages[2].tool_call_id == conversation.messages[1].tool_calls[0].id
 
 
+@pytest.mark.parametrize("status", ["error", "cancelled"])
+@pytest.mark.parametrize("more", [{}, {"result": None}, {"result": []}])
+@pytest.mark.parametrize("within", [False, True])
+def test_a_failed_call_of_gemini_gave_what_was_shown_of_it(status: str, more: dict[str, Any], within: bool) -> None:
+    """`resultDisplay` is all that there is of it; what a call that succeeded showed is not what the model read."""
+    call = {"id": "a", "name": "t", "args": {}, "status": status, **more, "resultDisplay": "No such file."}
+    done = {**call, "id": "b", "status": "success"}
+    named = [{"functionCall": {key: one[key] for key in ("id", "name", "args")}} for one in (call, done)]
+    answer = {"id": "2", "type": "gemini", "content": named if within else "", "toolCalls": [call, done]}
+    asked = {"id": "1", "type": "user", "content": "How many?"}
+    session = {"sessionId": "s", "projectHash": "h", "messages": [asked, answer]}
+    conversation = returned(json.dumps(session).encode(), "gemini-cli")
+    (result,) = conversation.messages[2:]
+    assert (result.tool_call_id, result.text, result.is_error) == ("a", "No such file.", True)
+
+
 def test_deepseek_s_first_exports_name_no_one() -> None:
     """Messages have `content` and `reasoning_content` alone; questions and answers take turns."""
 
@@ -1229,3 +1245,48 @@ def test_the_cost_that_a_file_states_is_the_cost(name: str) -> None:
     answer = returned(json.dumps(PRICED[name]).encode(), name).messages[-1]
     assert isinstance(answer, il.AssistantMessage) and answer.usage is not None
     assert il.Cost(total=0.25) == answer.usage.cost
+
+
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize("key", ["", "request"])
+def test_contents_beside_a_response_of_gemini_are_its_request(key: str, several: bool) -> None:
+    """A log may have the fields of the request beside the answer to it; one content may stand without a list."""
+    asked = {"role": "user", "parts": [{"text": "How many?"}]}
+    body = {"contents": [asked] if several else asked, "generationConfig": {"temperature": 1}}
+    answered = {"content": {"role": "model", "parts": [{"text": "Twelve."}]}, "finishReason": "STOP"}
+    line = {**({key: body} if key else body), "response": {"candidates": [answered], "modelVersion": "gemini-x"}}
+    conversation = returned(json.dumps(line).encode(), "cloud-batch")
+    assert outline(conversation) == ["user: How many?", "assistant: Twelve."]
+    assert conversation.options is not None and conversation.options.temperature == 1
+
+
+@pytest.mark.parametrize("asked", [{"contents": "How many?"}, {"prompt": "How many?"}, {"request": {}}])
+def test_an_answer_of_gemini_beside_a_request_of_another_shape_is_refused(asked: dict[str, Any]) -> None:
+    """It is not read as the envelope of the answer alone."""
+    answered = {"content": {"role": "model", "parts": [{"text": "Twelve."}]}, "finishReason": "STOP"}
+    with pytest.raises(BadWire, match="no known format"):
+        il.decode({**asked, "response": {"candidates": [answered]}})
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        {"inlineReference": {"path": "/x/eggs.py", "scheme": "file"}},
+        {"inlineReference": {"uri": {"path": "/x/eggs.py", "scheme": "file"}, "range": {"startLineNumber": 1}}},
+        {"inlineReference": {"name": "eggs.py", "location": {"uri": {"path": "/x/y.py"}}}},
+        {"inlineReference": {"path": "/x/y.py"}, "name": "eggs.py"},
+    ],
+)
+def test_a_reference_of_copilot_chat_stands_in_the_text_of_the_answer(reference: dict[str, Any]) -> None:
+    """It divides the markdown in the file, and is shown by its name."""
+    parts = [
+        {"value": "The count in "},
+        {"kind": "inlineReference", **reference},
+        {"value": " is wrong."},
+        {"value": "!"},
+    ]
+    request = {"message": {"text": "Why?"}, "response": parts, "result": {}}
+    session = {"requesterUsername": "u", "responderUsername": "GitHub Copilot", "requests": [request]}
+    conversation = returned(json.dumps(session).encode(), "copilot-chat")
+    (_, answer) = conversation.messages
+    assert [block.text for block in answer.content] == ["The count in eggs.py is wrong.", "!"]

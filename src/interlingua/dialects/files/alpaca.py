@@ -3,7 +3,7 @@
 `system` and `history` (pairs of earlier turns) are LLaMA-Factory's and ms-swift's, as are `query` and `response`. The
 question is the instruction and, on the next line, the input (Dolly's `context`). OpenOrca's rows have a `system_prompt`
 and a `question`. Of a row with `chosen` and `rejected` answers the chosen one is on the path and the other a branch
-beside it.
+beside it; in rows of ms-swift the other one is `rejected_response`.
 """
 
 from collections.abc import Iterator
@@ -49,6 +49,8 @@ def _answers(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
     pair = output if isinstance(output, list) else [row.get("chosen"), row.get("rejected")]
     if isinstance(output, str):
         yield "chosen", output
+        if isinstance(row.get("rejected_response"), str):
+            yield "rejected", row["rejected_response"]
         return
     for name, text in zip(("chosen", "rejected"), pair, strict=False):
         if isinstance(text, str):

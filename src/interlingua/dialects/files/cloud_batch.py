@@ -2,7 +2,7 @@
 
 Bedrock has `recordId`, `modelInput` and `modelOutput`, in the terms of whichever model was asked; Vertex AI has
 `request` and `response`, and Gemini's own service a `key` beside them. A line whose request failed has an `error` or a
-`status` instead of the answer.
+`status` instead of the answer. Logs of calls of Gemini may have the fields of the request beside the `response`.
 docs.aws.amazon.com/bedrock/latest/userguide/batch-inference-data.html,
 cloud.google.com/vertex-ai/generative-ai/docs/multimodal/batch-prediction-gemini
 """
@@ -15,7 +15,17 @@ from ...values.messages import AssistantMessage
 from ...values.request import Conversation, Entry
 from ..residual import fields_of, list_of, optional
 from .reading import Documents
-from .wire_bodies import CONVERSE, MESSAGES, answer_in, failure, model_of, request_in, wire_of_answer, wire_of_request
+from .wire_bodies import (
+    CONVERSE,
+    GOOGLE,
+    MESSAGES,
+    answer_in,
+    failure,
+    model_of,
+    request_in,
+    wire_of_answer,
+    wire_of_request,
+)
 
 API = "cloud-batch"
 
@@ -23,8 +33,22 @@ _NAMES = (("modelInput", "modelOutput"), ("request", "response"))
 
 
 def _parts(line: dict[str, Any]) -> tuple[Any, Any]:
+    if _is_flat(line):
+        return {name: value for name, value in line.items() if name != "response"}, line["response"]
     asked, answered = next(names for names in _NAMES if names[0] in line)
     return line[asked], line.get(answered)
+
+
+def _is_flat(line: dict[str, Any]) -> bool:
+    """Whether the fields of a request of Google's stand beside the answer."""
+    response = line.get("response")
+    return _has_contents(line) and isinstance(response, dict) and isinstance(response.get("candidates"), list)
+
+
+def _has_contents(body: Any) -> bool:
+    """A list of contents, or a single one."""
+    contents = fields_of(body).get("contents")
+    return isinstance(contents, list) or "parts" in fields_of(contents)
 
 
 def _wire(body: Any) -> str | None:
@@ -35,16 +59,18 @@ def _wire(body: Any) -> str | None:
         parts = [part for item in body["messages"] if isinstance(item, dict) for part in list_of(item.get("content"))]
         if parts and all(isinstance(part, dict) and "type" not in part for part in parts):
             return CONVERSE
-    return wire_of_request(body)
+    return wire_of_request(body) or (GOOGLE if _has_contents(body) else None)
 
 
 def _is_line(value: Any) -> bool:
-    if not isinstance(value, dict) or not any(asked in value for asked, _ in _NAMES):
+    if not isinstance(value, dict):
         return False
+    if not any(asked in value for asked, _ in _NAMES):
+        return _is_flat(value)
     if "modelInput" not in value and not value.keys() & {"key", "status", "response", "processed_time", "error"}:
         # A request under this name alone is Vertex AI's where it is Google's.
-        return value.keys() == {"request"} and isinstance(fields_of(value["request"]).get("contents"), list)
-    if "modelInput" not in value and not isinstance(fields_of(value["request"]).get("contents"), list):
+        return value.keys() == {"request"} and _has_contents(value["request"])
+    if "modelInput" not in value and not _has_contents(value["request"]):
         return False
     return _wire(_parts(value)[0]) is not None
 

@@ -48,7 +48,7 @@ def _messages(request: dict[str, Any], pairs: Pairing) -> Iterator[Any]:
         blocks = [*_round(item, pairs)]
         if blocks:
             found += rounds([*blocks, *_results(blocks, metadata, pairs, when)], timestamp=when, **fields)
-    shown = [*_shown(list_of(request.get("response")), pairs)]
+    shown = _with_references(list_of(request.get("response")), pairs)
     if not found and (shown or isinstance(request.get("result"), dict)):  # else it was never answered
         found = rounds(shown, timestamp=when, **fields)
     if found and isinstance(found[-1], AssistantMessage):
@@ -154,26 +154,50 @@ def _pieces(node: dict[str, Any]) -> Iterator[str]:
             yield from _pieces(child)
 
 
-def _shown(parts: list[Any], pairs: Pairing) -> Iterator[Any]:
-    """What the program shows as the answer; of calls, their input and output as far as they are shown."""
+def _with_references(parts: list[Any], pairs: Pairing) -> list[Any]:
+    """What the program shows as the answer. A reference stands within a text, whose parts it divides in the file."""
+    found: list[Any] = []
+    within = False
     for part in parts:
-        kind = fields_of(part).get("kind")
-        value = part.get("value") if isinstance(part, dict) else part
-        if kind is None and isinstance(value, str):
-            yield TextBlock(text=value)
-        elif kind in ("markdownContent", "markdownVuln"):
-            if isinstance(fields_of(part.get("content")).get("value"), str):
-                yield TextBlock(text=part["content"]["value"])
-        elif kind == "toolInvocationSerialized" and isinstance(part.get("toolId"), str):
-            details = fields_of(part.get("resultDetails"))
-            call = pairs.call(part.get("toolCallId"), part["toolId"], json_value(details.get("input")))
-            yield call
-            texts = [optional(fields_of(item).get("value")) for item in list_of(details.get("output"))]
-            if any(texts):
-                text = "\n".join(text for text in texts if text)
-                yield pairs.result(call.id, call.name, text, details.get("isError"))
-        elif kind == "thinking" and isinstance(value, str) and value:
-            yield ThinkingBlock(thinking=value)
+        name = _reference(part)
+        shown: Iterable[Any] = _shown(part, pairs) if name is None else (TextBlock(text=name),)
+        for item in shown:
+            if (within or name is not None) and found and type(item) is type(found[-1]) is TextBlock:
+                found[-1] = TextBlock(text=found[-1].text + item.text)
+            else:
+                found.append(item)
+            within = name is not None
+    return found
+
+
+def _reference(part: Any) -> str | None:
+    """The name of a file or symbol, as the program shows it (`IChatContentInlineReference`); None for other parts."""
+    if fields_of(part).get("kind") != "inlineReference":
+        return None
+    target = fields_of(part.get("inlineReference"))
+    path = optional(fields_of(target.get("uri") or target).get("path")) or ""
+    return optional(part.get("name")) or optional(target.get("name")) or path.rpartition("/")[2] or None
+
+
+def _shown(part: Any, pairs: Pairing) -> Iterator[Any]:
+    """What is shown of a part; of calls, their input and output as far as they are shown."""
+    kind = fields_of(part).get("kind")
+    value = part.get("value") if isinstance(part, dict) else part
+    if kind is None and isinstance(value, str):
+        yield TextBlock(text=value)
+    elif kind in ("markdownContent", "markdownVuln"):
+        if isinstance(fields_of(part.get("content")).get("value"), str):
+            yield TextBlock(text=part["content"]["value"])
+    elif kind == "toolInvocationSerialized" and isinstance(part.get("toolId"), str):
+        details = fields_of(part.get("resultDetails"))
+        call = pairs.call(part.get("toolCallId"), part["toolId"], json_value(details.get("input")))
+        yield call
+        texts = [optional(fields_of(item).get("value")) for item in list_of(details.get("output"))]
+        if any(texts):
+            text = "\n".join(text for text in texts if text)
+            yield pairs.result(call.id, call.name, text, details.get("isError"))
+    elif kind == "thinking" and isinstance(value, str) and value:
+        yield ThinkingBlock(thinking=value)
 
 
 # --- the log ---------------------------------------------------------------------------------------------------------

@@ -171,8 +171,22 @@ def _encode_call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "name": call.name, "args": call.arguments}
 
 
-def _decode_results(wire: Any, call: ToolCall, at: int) -> list[Message]:
-    """What a call gave: a response to it, perhaps with pictures beside it; or parts, a part or text alone."""
+# The states of a call that has no response: core/src/scheduler/types.ts, `CoreToolCallStatus`.
+_FAILED = frozenset(("error", "cancelled"))
+
+
+def _decode_results(item: dict[str, Any], call: ToolCall, at: int) -> list[Message]:
+    """What a call gave: a response to it, perhaps with pictures beside it; or parts, a part or text alone.
+
+    A call that failed may have no more than what was shown of it.
+    """
+    wire, shown = item.get("result"), item.get("resultDisplay")
+    if not wire and shown and isinstance(shown, str) and item.get("status") in _FAILED:
+        result = ToolResultMessage(tool_call_id=call.id, tool_name=call.name, content=shown, is_error=True)
+        given = {key: item[key] for key in ("result",) if key in item}
+        return [
+            with_residual(result, API, **{CALL: at, RESULT: residual(given, {"result": _encode_results((result,))})})
+        ]
     parts = [{"text": wire}] if isinstance(wire, str) and wire else [wire] if isinstance(wire, dict) else wire
     if not isinstance(parts, list) or not parts:
         return []
@@ -244,7 +258,7 @@ def _decode_record(record: dict[str, Any]) -> list[Any]:
     results: list[Message] = []
     for at, call in enumerate(made):
         if isinstance(call, ToolCall):
-            given = _decode_results(calls[at].get("result"), call, at)
+            given = _decode_results(calls[at], call, at)
             results += given
             if given:  # encoded from the results
                 made[at] = keeping(replace(call, extra={}), API, _without_result(calls[at]), _encode_call(call))
@@ -307,7 +321,7 @@ def _decode_whole(record: dict[str, Any], when: int | None) -> list[Any]:
                 blocks.append(replace(listed, extra={API: {CALL: at}}))
             else:
                 open_calls.remove(own)
-            given = _decode_results(item.get("result"), listed, at)
+            given = _decode_results(item, listed, at)
             results += given
         kept.append(_without_result(item) if given else item)
     answer = AssistantMessage(

@@ -6,6 +6,7 @@ not to that wire. A preference is an `input` with two outputs, the preferred one
 conversation stands at the end of the first.
 """
 
+import contextlib
 import functools
 import re
 import sys
@@ -33,6 +34,7 @@ from ...values.messages import (
 from ...values.request import Context, Conversation, Entry, ModelDescriptor, Options, Request, ToolSpec, is_aside
 from .. import dialect
 from ..comparison import NO_PLACE
+from ..registry import ordered
 from ..residual import ENCODED, HINTS, an_object, body_of, put_back, reading, residual, with_residual
 from ..results import LABEL
 from ..wire import FileFormat, Rows
@@ -436,6 +438,16 @@ def _is_example(value: Any) -> bool:
     return all(isinstance(message, dict) and message.get("role") in ROLES for message in messages)
 
 
+def _is_session(row: dict[str, Any]) -> bool:
+    """Whether an object with `messages` is a document of another format, which a list is then a list of."""
+    for form in ordered().formats:
+        if form.detect is not None and not form.text and form.name != API:
+            with contextlib.suppress(KeyError, TypeError, AttributeError, IndexError, ValueError):
+                if form.detect(row):
+                    return True
+    return False
+
+
 def split(value: Any) -> list[Any] | None:
     """The examples of a set that is a JSON array."""
     return value if isinstance(value, list) and len(value) > 1 and all(map(_is_row, value)) else None
@@ -444,7 +456,7 @@ def split(value: Any) -> list[Any] | None:
 def detect(value: Any) -> str | None:
     """Whether a line is training data: a preference, or messages with a `weight`; or a list of rows."""
     if type(value) is list and value and all(map(_is_example, value)):
-        return "a list of objects with `messages`"
+        return None if _is_session(value[0]) else "a list of objects with `messages`"
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("input"), dict) and all(isinstance(value.get(key), list) for key in OUTPUTS):

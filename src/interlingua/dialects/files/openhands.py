@@ -2,8 +2,13 @@
 
 `tool_call_metadata` of an event has the answer of the model as the provider gave it, with the ids and names of its
 calls; several actions may come from one answer. An observation belongs to the call that its metadata names, else to
-the action in `cause`. Ids are used again after a condensation, so a call is known by its answer and its id together.
-Condensations are events like others here; what they forgot stays on the path. Changes of state are no messages.
+the action in `cause`. Condensations are events like others here; what they forgot stays on the path. Changes of state
+are no messages.
+
+For models that are not given tools, ids are the numbers of the calls among the messages that were sent (`toolu_24`):
+after a condensation, or a `finish`, another call of another answer has the same id. A call is therefore known by its
+answer and its id together, and a trajectory has more calls than ids. No observation answers a `finish`.
+openhands/llm/fn_call_converter.py
 
 The newer SDK writes events with a `kind` (`MessageEvent`, `ActionEvent`, `ObservationEvent`, …), of the same meaning.
 """

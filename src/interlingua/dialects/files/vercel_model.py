@@ -21,7 +21,7 @@ _ROLES = ("system", "user", "assistant", "tool")
 
 
 def is_model_messages(value: Any) -> bool:
-    """Whether a list holds model messages, by their calls and results: other parts are those of chat wires."""
+    """Whether a list, or lines, are model messages, by their calls and results: other parts are those of chat wires."""
     messages = value if isinstance(value, list) else []
     return all(fields_of(message).get("role") in _ROLES for message in messages) and any(
         _is_own(part) for message in messages for part in list_of(message.get("content"))

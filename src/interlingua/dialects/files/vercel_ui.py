@@ -548,10 +548,10 @@ def _is_encoded(message: Any, group: list[tuple[int, Entry]]) -> bool:
 
 def detect(value: Any) -> str | None:
     """Detects UI messages: `parts` of the SDK's types, or `toolInvocations`."""
-    messages = value.get("messages") if isinstance(value, dict) else value if type(value) is list else None
+    messages = value.get("messages") if isinstance(value, dict) else value if isinstance(value, list) else None
     if is_model_messages(messages):
         return "messages with `tool-call` and `tool-result` parts"
-    if not isinstance(messages, list) or not messages or not all(map(_is_message, messages)):
+    if type(messages) is not list or not messages or not all(map(_is_message, messages)):
         return None
     if all(isinstance(message.get("parts"), list) and isinstance(message.get("id"), str) for message in messages):
         kinds = [part.get("type") for message in messages for part in message["parts"] if isinstance(part, dict)]

@@ -37,6 +37,8 @@ _CONTENT = frozenset(("parts", "role"))
 _CANDIDATE = frozenset(("content", "finishReason", "safetyRatings", "tokenCount", "index"))
 _BESIDE_CANDIDATES = frozenset(("usageMetadata", "modelVersion", "responseId", "promptFeedback"))
 
+_ASKED = frozenset(("contents", "request", "messages", "prompt"))
+
 
 def _is_response(value: Any) -> bool:
     """An answer with `candidates`; other programs have candidates for other things."""
@@ -46,6 +48,11 @@ def _is_response(value: Any) -> bool:
     if not found:
         return len(value) == 1 or shapes.has_any(value, _BESIDE_CANDIDATES)
     return all(shapes.has_any(one, _CANDIDATE) for one in found)
+
+
+def _is_wrapped_response(value: Any) -> bool:
+    """An answer in an envelope, which a log may have beside its request: then the envelope is not all there is."""
+    return not shapes.has_any(value, _ASKED) and _is_response(value["response"])
 
 
 def _is_request(value: Any) -> bool:
@@ -249,8 +256,8 @@ GEMINI_CLI = GOOGLE.variant(
         "embeddings": None,
     },
     evidence=(
-        Evidence("event", 40, "an envelope around `candidates`", lambda v: _is_response(v["response"])),
-        Evidence("response", 10, "an envelope around `candidates`", lambda v: _is_response(v["response"])),
+        Evidence("event", 40, "an envelope around `candidates`", _is_wrapped_response),
+        Evidence("response", 10, "an envelope around `candidates`", _is_wrapped_response),
         Evidence(
             "request", 10, "an envelope with `request.contents`", lambda v: isinstance(v["request"]["contents"], list)
         ),

@@ -578,11 +578,12 @@ def _decode_server_call(wire: dict[str, Any], at: int, stem: str | None, mint: M
     if kind in AS_TEXT and given is not None:
         arguments, _, broken = parse_arguments(string(given), f"$.{key}")
         given = arguments if broken is None and given.strip() else given
+    id = wire.get("id")  # Codex writes none where it stores nothing at the provider
     block = ServerToolCall(
-        id=string(wire["id"]),
+        id=mint(at) if id is None else string(id),
         name=string(wire["name"]) if name is None else name,
         arguments=given,
-        extra={API: {"type": kind}},
+        extra={API: {"type": kind} if id is not None else {"type": kind, GENERATED: True}},
     )
     return [(0, keeping(block, API, wire, _encoded_server_call(block, kind)))]
 
@@ -687,7 +688,8 @@ def is_custom(call: ToolCall) -> bool:
 
 def _encoded_server_call(block: ServerToolCall, kind: str) -> dict[str, Any]:
     name, key = SERVER_CALLS[kind]
-    wire: dict[str, Any] = {"type": kind, "id": block.id}
+    generated = block.extra.get(API, {}).get(GENERATED)
+    wire: dict[str, Any] = {"type": kind} if generated else {"type": kind, "id": block.id}
     if name is None:
         wire["name"] = block.name
     if key is not None and block.arguments is not None:
