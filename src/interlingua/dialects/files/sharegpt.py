@@ -381,7 +381,7 @@ def _renamed(row: Any) -> dict[str, Any] | None:
     for column in _COLUMNS if isinstance(row, dict) else ():
         turns = row.get(column)
         for who, text in _FIELDS[column == "conversations" :] if isinstance(turns, list) and turns else ():
-            if all(isinstance(turn, dict) and isinstance(turn.get(who), str) and text in turn for turn in turns):
+            if all(_is_renamed(turn, who, text) for turn in turns):
                 renames = {who: "from", text: "value"}
                 named = [{renames.get(key, key): value for key, value in turn.items()} for turn in turns]
                 kinds = set(map(_kind_of, named))
@@ -389,6 +389,11 @@ def _renamed(row: Any) -> dict[str, Any] | None:
                 is_own = "function_call" in kinds if (who, text) == _FIELDS[-1] else any(kinds)
                 return {"conversations": named, **beside} if is_own else None
     return None
+
+
+def _is_renamed(turn: Any, who: str, text: str) -> bool:
+    """Whether a turn has these fields; messages with ids are those of chat programs (HuggingChat)."""
+    return isinstance(turn, dict) and isinstance(turn.get(who), str) and text in turn and "id" not in turn
 
 
 @reading(API)
