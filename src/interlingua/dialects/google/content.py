@@ -1,6 +1,7 @@
 """Parts and citations: decoding and encoding. ai.google.dev/api/caching, Part."""
 
 import base64
+import string as characters
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -86,6 +87,7 @@ def _decode_inline(part: dict[str, Any], ids: Ids) -> Block:
 
 _FOREIGN = "aW50ZXJsaW5ndWE6"  # "interlingua:" in base64: the beginning of signatures that were none
 _STANDARD = str.maketrans("-_", "+/")
+_ALPHANUMERIC = (characters.ascii_letters + characters.digits).encode()
 _URL_SAFE = str.maketrans("+/", "-_")
 
 
@@ -222,15 +224,21 @@ def encode_signature(signature: str) -> str:
 
 
 def _is_base64(text: str) -> bool:
-    """Whether a text is bytes in JSON: in either alphabet, padded or not (protobuf.dev/programming-guides/json)."""
-    given = text if "+" in text or "/" in text else text.translate(_STANDARD)
-    bare = given.rstrip("=")
-    padded = bare + "=" * (-len(bare) % 4)
-    try:
-        data = base64.b64decode(padded, validate=True)
-    except ValueError:
+    """Whether a text is bytes in JSON: in either alphabet, padded or not (protobuf.dev/programming-guides/json).
+
+    Only the last group is decoded: requests repeat all signatures, and each must be looked at.
+    """
+    bare = text.rstrip("=")
+    group = len(bare) % 4
+    if group == 1 or len(text) - len(bare) not in (0, -group % 4) or not bare.isascii():
         return False
-    return given in (bare, padded) and base64.b64encode(data).decode() == padded
+    others = bare.encode().translate(None, _ALPHANUMERIC)
+    if others.strip(b"+/") and others.strip(b"-_"):
+        return False
+    if not group:
+        return True
+    last = bare[-group:].translate(_STANDARD) + "=" * (4 - group)
+    return base64.b64encode(base64.b64decode(last)).decode() == last  # its unused bits are zero
 
 
 def is_generated(value: ToolCall | ToolResultMessage) -> bool:
