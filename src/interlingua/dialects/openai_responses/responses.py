@@ -246,7 +246,7 @@ def _encode_usage(usage: Usage | None) -> dict[str, Any] | None:
 
 
 def _encode_time(timestamp: int | None) -> int:
-    """Whole seconds: OpenAI writes no others, and its package for .NET reads no others."""
+    """Whole seconds, as OpenAI writes them."""
     return (timestamp or 0) // 1000
 
 
