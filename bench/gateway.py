@@ -3,6 +3,7 @@
 python bench/gateway.py                       all rows at concurrency 1, 32 and 128; about ten minutes
 python bench/gateway.py --quick               fewer and shorter rounds; about two minutes
 python bench/gateway.py --rows bare,same      some rows
+python bench/gateway.py --kinds stream        plain calls or streams alone
 python bench/gateway.py --write               no measuring: the tables again from the last results
 GATEWAY_BENCH_PROFILE=FILE python bench/…     each server leaves its profile in FILE.NAME
 
@@ -424,13 +425,16 @@ def servers() -> Iterator[Servers]:
 # --- the run ---------------------------------------------------------------------------------------------------------
 
 
-async def compare(rows: list[str], levels: list[int], rounds: int, seconds: float) -> dict[str, Any]:
+async def compare(
+    rows: list[str], levels: list[int], kinds: list[str], rounds: int, seconds: float
+) -> dict[str, Any]:
     results: dict[str, Any] = {"load": os.getloadavg()[0], "python": platform.python_version(), "cells": {}}
     with servers() as running:
         for row in rows:
             await measure(await running.get(ROWS[row].server), *ROWS[row].asks(stream=False), 4, 0.3)
         for concurrency in levels:
-            for stream in (False, True):
+            for kind in kinds:
+                stream = kind == "stream"
                 found: dict[str, list[Measured]] = {row: [] for row in rows}
                 for _ in range(rounds):
                     for row in rows:
@@ -439,7 +443,6 @@ async def compare(rows: list[str], levels: list[int], rounds: int, seconds: floa
                         server = await running.get(ROWS[row].server)
                         asks = ROWS[row].asks(stream=stream)
                         found[row].append(await measure(server, *asks, concurrency, seconds, is_new=ROWS[row].is_new))
-                kind = "stream" if stream else "plain"
                 for row, measured in found.items():
                     if not measured:
                         continue
@@ -475,6 +478,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--concurrency", default="1,32,128")
+    parser.add_argument("--kinds", default="plain,stream")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--write", action="store_true")
@@ -482,9 +486,10 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers are stopped on the way out
     rows, levels = asked.rows.split(","), [int(one) for one in asked.concurrency.split(",")]
+    kinds = asked.kinds.split(",")
     rounds, seconds = asked.rounds or (3 if asked.quick else 5), asked.seconds or (0.7 if asked.quick else 2.0)
     if not asked.write:
-        results = asyncio.run(compare(rows, levels, rounds, seconds))
+        results = asyncio.run(compare(rows, levels, kinds, rounds, seconds))
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(results, indent=1))
     TABLES.write_text(tables(json.loads(RESULTS.read_text())))
