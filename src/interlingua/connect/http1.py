@@ -107,10 +107,14 @@ class ChunkedBody:
             line = _CHUNK_LINE.match(data)
             if line is not None and 0 < int(line[1], 16) == len(data) - line.end() - 2:
                 return data[line.end() : -2]  # one whole chunk, as most events arrive
-        parts, at = _usual_chunks(data) if not self._left and not self._is_last else ([], 0)
-        end, left = len(data), self._left
+        parts: list[bytes] = []
+        at, end, left, is_usual = 0, len(data), self._left, not self._is_last
         while at < end and not self._is_last:
             if not left:
+                if is_usual:
+                    is_usual = False
+                    contents, at = _usual_chunks(data, at)
+                    parts += contents
                 line = _CHUNK_LINE.match(data, at)
                 if line is None:
                     if end - at > _LONGEST_LINE or data.find(b"\n", at) >= 0:
@@ -147,17 +151,17 @@ class ChunkedBody:
             self._rest = data
 
 
-def _usual_chunks(data: bytes) -> tuple[list[bytes], int]:
+def _usual_chunks(data: bytes, at: int) -> tuple[list[bytes], int]:
     """Returns the content of chunks that begin here, as long as they are without line breaks, but for the last one; and
     where the rest begins. A stream of events may have hundreds of them in one read.
     """
-    lines = data.split(b"\r\n")
+    lines = (data[at:] if at else data).split(b"\r\n")
     del lines[-4:]  # a chunk that may not be whole, or the last
     sizes, contents = lines[0::2], lines[1::2]
     del sizes[len(contents) :]
     if not contents or sizes != [b"%x" % len(content) for content in contents] or b"0" in sizes:
-        return [], 0
-    return contents, sum(map(len, sizes)) + sum(map(len, contents)) + 4 * len(contents)
+        return [], at
+    return contents, at + sum(map(len, sizes)) + sum(map(len, contents)) + 4 * len(contents)
 
 
 def parse_head(head: bytes) -> tuple[int, CIMultiDict[str], bool]:

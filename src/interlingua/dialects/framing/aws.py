@@ -53,45 +53,43 @@ class AWSEventStream(Framing):
 
     def _read_messages(self, chunk: bytes, frames: list[Frame]) -> int:
         """Read the whole messages at the front, and return where the first unfinished one starts."""
-        start = 0
-        while True:
-            self._awaited = _PRELUDE.size
-            if len(chunk) - start < self._awaited:
+        start, size = 0, len(chunk)
+        while size - start >= _PRELUDE.size:
+            total, headers_length, checksum = _PRELUDE.unpack_from(chunk, start)
+            if crc32(chunk[start : start + 8]) != checksum:
+                raise self._broken("the checksum of the prelude does not match", self._offset)
+            self._check_lengths(total, headers_length)
+            if size - start < total:
+                self._awaited = total
                 return start
-            self._awaited, headers_length = self._read_prelude(chunk, start)
-            if len(chunk) - start < self._awaited:
-                return start
-            frames.append(self._read_message(chunk[start : start + self._awaited], headers_length))
-            start += self._awaited
-            self._offset += self._awaited
+            end = start + total - _CRC.size
+            if crc32(chunk[start:end]) != _CRC.unpack_from(chunk, end)[0]:
+                raise self._broken("the checksum of the message does not match", self._offset)
+            payload_start = start + _PRELUDE.size + headers_length
+            event, headers = self._read_headers(chunk[start + _PRELUDE.size : payload_start])
+            frames.append(Frame(chunk[payload_start:end], event, headers))
+            start += total
+            self._offset += total
+        self._awaited = _PRELUDE.size
+        return start
 
-    def _read_prelude(self, chunk: bytes, start: int) -> tuple[int, int]:
-        total, headers_length, checksum = _PRELUDE.unpack_from(chunk, start)
-        if crc32(chunk[start : start + 8]) != checksum:
-            raise self._broken("the checksum of the prelude does not match", self._offset)
+    def _check_lengths(self, total: int, headers_length: int) -> None:
         if total < _OVERHEAD or headers_length > total - _OVERHEAD:
             raise self._broken(
                 f"a message of {total} bytes cannot hold {headers_length} bytes of headers", self._offset
             )
         if total > self._limit:
             raise self._too_long(f"the message of {total} bytes that starts here", self._offset)
-        return total, headers_length
 
-    def _read_message(self, message: bytes, headers_length: int) -> Frame:
-        (checksum,) = _CRC.unpack_from(message, len(message) - _CRC.size)
-        if crc32(message[: -_CRC.size]) != checksum:
-            raise self._broken("the checksum of the message does not match", self._offset)
-        payload_start = _PRELUDE.size + headers_length
-        headers = self._read_headers(message[_PRELUDE.size : payload_start])
-        return Frame(message[payload_start : -_CRC.size], _event_name(headers), headers)
-
-    def _read_headers(self, block: bytes) -> dict[str, Any]:
+    def _read_headers(self, block: bytes) -> tuple[str, dict[str, Any]]:
+        """Returns the name of the event, and the headers."""
         try:
             if len(block) > _COMMON_LENGTH:
                 return _decode_headers(block)
-            return _decode_common_headers(block).copy()
+            event, headers = _decode_common_headers(block)
         except (ValueError, struct.error) as fault:
             raise self._broken(f"the headers cannot be read: {fault}", self._offset + _PRELUDE.size) from fault
+        return event, headers.copy()
 
     def _finish(self, frames: list[Frame]) -> None:
         if self._buffer:
@@ -107,8 +105,8 @@ def _event_name(headers: dict[str, Any]) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _decode_headers(block: bytes) -> dict[str, Any]:
-    """All headers of a message; ValueError or struct.error if the block is not made of whole headers."""
+def _decode_headers(block: bytes) -> tuple[str, dict[str, Any]]:
+    """The name of the event, and all headers; ValueError or struct.error if the block is not made of whole headers."""
     headers: dict[str, Any] = {}
     at = 0
     while at < len(block):
@@ -117,7 +115,7 @@ def _decode_headers(block: bytes) -> dict[str, Any]:
         if name in headers:
             raise ValueError(f"duplicate header {name!r}")
         headers[name], at = _decode_value(block, end)
-    return headers
+    return _event_name(headers), headers
 
 
 # A stream has few different header blocks; decoding each again would be most of the work.
