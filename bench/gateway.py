@@ -425,9 +425,7 @@ def servers() -> Iterator[Servers]:
 # --- the run ---------------------------------------------------------------------------------------------------------
 
 
-async def compare(
-    rows: list[str], levels: list[int], kinds: list[str], rounds: int, seconds: float
-) -> dict[str, Any]:
+async def compare(rows: list[str], levels: list[int], kinds: list[str], rounds: int, seconds: float) -> dict[str, Any]:
     results: dict[str, Any] = {"load": os.getloadavg()[0], "python": platform.python_version(), "cells": {}}
     with servers() as running:
         for row in rows:
