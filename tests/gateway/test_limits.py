@@ -33,8 +33,8 @@ from interlingua.gateway import (
     Target,
     server,
 )
+from interlingua.gateway.costs import highest_cost, longest_answer, requested_tier
 from interlingua.gateway.metrics import Metrics
-from interlingua.gateway.server import highest_cost, longest_answer
 from interlingua.gateway.service import Service
 from interlingua.gateway.settings_file import ServeSettings
 from interlingua.testing import Server, faults
@@ -215,14 +215,14 @@ async def test_a_tier_of_unknown_price_has_no_highest_cost() -> None:
     """
     model = il.ModelDescriptor(id="claude-sonnet-4-5", provider="anthropic", api="anthropic-messages")
     fast = il.dialect("anthropic").decode_request({"messages": [], "speed": "fast"}, model="m")
-    assert "fast" == server.requested_tier(model, fast)
+    assert "fast" == requested_tier(model, fast)
     assert default().highest_cost(model, 10, 10, "fast") is None
     bedrock = replace(model, provider="amazon-bedrock", api="bedrock-converse-stream")
     body = {"messages": [], "performanceConfig": {"latency": "optimized"}, "serviceTier": {"type": "priority"}}
     asked = il.dialect("bedrock").decode_request(body, model="m")
-    assert "priority+latency=optimized" == server.requested_tier(bedrock, asked)
-    assert server.requested_tier(replace(model, api="ollama-chat"), asked) is None
-    assert server.requested_tier(model, asked) is None
+    assert "priority+latency=optimized" == requested_tier(bedrock, asked)
+    assert requested_tier(replace(model, api="ollama-chat"), asked) is None
+    assert requested_tier(model, asked) is None
 
 
 async def test_the_model_of_unknown_price_is_named_also_where_it_is_a_fallback(tmp_path: Path) -> None:

@@ -24,8 +24,6 @@ from msgspec.structs import replace
 from multidict import MultiMapping
 
 from ..connect.client import Client
-from ..connect.models import Catalogue
-from ..connect.prices import joined_tiers
 from ..connect.registry import ConnectorRegistry
 from ..connect.retry import Breaker, asks_to_wait, elsewhere, is_unpaid
 from ..connect.stream import LARGEST_ANSWER, Timeouts, scrubbed
@@ -54,11 +52,12 @@ from ..values.errors import (
     TransportError,
 )
 from ..values.folding import unfold
-from ..values.messages import AssistantMessage, AudioBlock, Message, Usage, blocks_of
+from ..values.messages import AssistantMessage, Message, Usage
 from ..values.request import Context, ModelDescriptor, Request
 from ..values.tokens import estimate, taken
 from .background import Background, BackgroundRun, is_background, is_pending, without_client
 from .cache_breaks import SentPrompts
+from .costs import charge, reserve
 from .exchange import LOCAL, ClientKey, Deferred, Exchange, Gate, Observer, Reservation
 from .front import READABLE_CODINGS, Front, HandedOver, PlainRequest, unreadable_coding
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
@@ -466,7 +465,10 @@ class Gateway:
                 is_small = len(exchange.body) <= LARGE_BODY
                 size = taken(given) if is_small else await asyncio.to_thread(taken, given)
         plan = await self._router.plan(exchange.asked_model, exchange.key, incoming.request, http.headers, size)
-        reservation = await self._admit(exchange, plan, incoming.request, size)
+        reservation: Reservation | None = None
+        if self.gate is not None:
+            catalogue = self._router.catalogue
+            reservation = await reserve(self.gate, catalogue, exchange, plan, incoming.request, size)
         if admitted is not None and not admitted.done():
             admitted.set_result(None)
         task = asyncio.current_task()
@@ -586,24 +588,6 @@ class Gateway:
             as_array=as_array,
             headers=exchange.headers,
             tokens=None if expanded or resolved is not decoded else tokens,
-        )
-
-    async def _admit(self, exchange: Exchange, plan: Plan, request: Request, input_tokens: int) -> Reservation | None:
-        if self.gate is None:
-            return None
-        longest, highest = 0, 0.0
-        unpriced: ModelDescriptor | None = None
-        for place in plan.places:
-            tokens = longest_answer(place, request)
-            cost = highest_cost(self._router.catalogue, place, request, input_tokens, tokens)
-            unpriced = place.model if cost is None and unpriced is None else unpriced
-            longest, highest = max(longest, tokens or 0), max(highest, cost or 0.0)
-        exchange.model, exchange.unpriced = plan.places[0].model, unpriced
-        return await self.gate.admit(
-            exchange,
-            input_tokens=input_tokens,
-            output_tokens=longest,
-            highest_cost=highest if unpriced is None else None,
         )
 
     # --- candidates
@@ -1107,7 +1091,7 @@ class Gateway:
             return
         exchange.is_counted = True
         try:
-            self._account(exchange)
+            charge(exchange, self._router.catalogue)
         except Exception as error:  # the reserved amount counts as spent
             log_defect(f"the use of {exchange.id} cannot be counted", error)
 
@@ -1179,47 +1163,6 @@ class Gateway:
                 except Exception as error:
                     log_defect(f"an observer failed for {', '.join(one.id for one in exchanges)}", error)
 
-    def _account(self, exchange: Exchange) -> None:
-        """Returns usage and cost: as reported, else estimated from the request and the response."""
-        if exchange.earlier:
-            exchange.losses += tuple(one.loss for one in exchange.earlier)
-        response, request = exchange.response, exchange.request
-        answer = response if isinstance(response, AssistantMessage) else None
-        usage = answer.usage if answer is not None else exchange.usage
-        if answer is not None and request is not None and (usage is None or answer.stop_reason in ("error", "aborted")):
-            counted = estimated_usage(answer, request, sum(one.usage.output for one in exchange.earlier))
-            exchange.is_estimated = counted is not usage
-            usage = counted
-        charged = [*exchange.discarded, *[(one.model, one.usage) for one in exchange.earlier]]
-        exchange.is_estimated = exchange.is_estimated or bool(charged)
-        if usage is not None and exchange.model is not None:
-            charged.append((exchange.model, usage))
-        if not charged:
-            exchange.usage = usage
-            return
-        exchange.usage = charged[-1][1]
-        for _, used in charged[:-1]:
-            exchange.usage = _sum(exchange.usage, used)
-        try:
-            costs = [self._cost(model, used, answer if used is usage else None, request) for model, used in charged]
-            named = response.model if isinstance(response, Deferred) else None
-            if costs[-1] is None and named not in (None, charged[-1][0].id):
-                # A router's own name has no price; the model that it chose has.
-                costs[-1] = self._cost(*charged[-1], exchange.answer, request)
-        except InterlinguaError:  # a broken price list must not cost the answer
-            return
-        exchange.cost = None if None in costs else math.fsum([cost for cost in costs if cost is not None])
-
-    def _cost(
-        self, model: ModelDescriptor, used: Usage, answer: AssistantMessage | None, request: Request | None
-    ) -> float | None:
-        """Returns dollars: as the provider reports them, else by the price list and the service tier."""
-        if self._router.catalogue is None:
-            return None
-        tier = requested_tier(model, request) if request is not None else None
-        cost = self._router.catalogue.charged(used, model, answer, tier)
-        return None if cost is None else cost.total
-
 
 class _SocketMessage(dict[str, Any]):
     """A message of a WebSocket, with its text."""
@@ -1253,18 +1196,6 @@ def _call_each(functions: Sequence[Callable[[Exchange], None]], exchange: Exchan
             log_defect(f"an observer failed for {exchange.id}", error)
 
 
-def _sum(usage: Usage, other: Usage) -> Usage:
-    thought = [usage.reasoning, other.reasoning]
-    return Usage.of(
-        usage.input + other.input,
-        usage.output + other.output,
-        cache_read=usage.cache_read + other.cache_read,
-        cache_write=usage.cache_write + other.cache_write,
-        reasoning=None if thought == [None, None] else sum(filter(None, thought)),
-        extra=usage.extra,
-    )
-
-
 def _new_id() -> str:
     """The id of an exchange. It begins with the time: the ledger's index of ids then grows at its end."""
     return f"req_{int(time.time() * 1000):012x}{random.getrandbits(64):016x}"
@@ -1291,60 +1222,6 @@ def _keep_latest(exchange: Exchange, id: str, request: Request, answer: Assistan
     if lane is not None:
         lane.keep(id, stored)
     return stored
-
-
-def longest_answer(place: Place, request: Request) -> int | None:
-    """The most tokens that an answer may have, all its choices together. Zero and below mean no limit to some hosts
-    (LM Studio, llama.cpp), and must not make a call look cheap."""
-    asked = request.options.max_tokens
-    longest = asked if asked is not None and asked > 0 else place.model.max_tokens or place.model.context_window
-    return None if longest is None else longest * _choices(request)
-
-
-def _choices(request: Request) -> int:
-    """Returns the requested number of responses: `n` of OpenAI Chat, `candidateCount` of Google."""
-    largest = None
-    for residual in (*request.extra.values(), *request.options.extra.values()):
-        for given in (residual.get("n"), residual.get("candidateCount")):
-            if type(given) is int and (largest is None or given > largest):
-                largest = given
-    return 1 if largest is None else largest
-
-
-def highest_cost(
-    catalogue: Catalogue | None, place: Place, request: Request, input_tokens: int, output_tokens: int | None
-) -> float | None:
-    """The most that a request may cost at a place, in dollars; None where its prices are not known."""
-    if place.model.cost is None:
-        return 0.0 if place.wire is None else None
-    if output_tokens is None or catalogue is None:
-        return None
-    tier = requested_tier(place.model, request)
-    return catalogue.highest_cost(
-        place.model, input_tokens, output_tokens, tier, audio=lambda: _has_audio(request.context.messages)
-    )
-
-
-def requested_tier(model: ModelDescriptor, request: Request) -> str | None:
-    """What may change the price of a request at a model: its service tier, speed or region, as far as they are sent."""
-    tier, extra = request.options.service_tier, request.extra
-    if tier is None and not extra:
-        return None
-    wire = WIRES.get(model.api)
-    if wire is None:
-        return None
-    if tier is not None:
-        valid = wire.limits_for(model).tiers
-        if wire.codec.FIELD_SUPPORT["Options.service_tier"].kind != "kept" or (valid is not None and tier not in valid):
-            tier = None
-    modes = wire.modes(extra.get(wire.base, {})) if wire.modes is not None else ()
-    return joined_tiers(*(() if tier is None else (tier,)), *modes)
-
-
-def _has_audio(messages: Sequence[Message]) -> bool:
-    return any(
-        isinstance(block, AudioBlock) for message in messages for block in blocks_of(getattr(message, "content", None))
-    )
 
 
 def _too_large(limits: ClientLimits) -> BadRequest:
