@@ -75,7 +75,7 @@ async def test_the_first_byte_that_differs_is_in_the_header_the_log_the_record_a
         assert await post(gateway, chat(upstream_api, before, "Hi", "Fine.", "And?")) is None
         sent = upstream.last.body
         header = await post(gateway, chat(upstream_api, after, "Hi", "Fine.", "And?", "Fine.", "So?"))
-        await gateway._flush_ended()
+        await gateway._settlement.flush()
         await recorder.flush()
     was = next(part for part in prompt_pieces(json.loads(sent)) if b"Monday" in part.data)
     now = next(part for part in prompt_pieces(json.loads(upstream.last.body)) if b"Friday" in part.data)

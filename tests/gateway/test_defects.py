@@ -16,7 +16,7 @@ from gateway.conftest import WIRES, settings_for
 from interlingua.connect.retry import Breaker
 from interlingua.connect.transport import HttpTransport
 from interlingua.dialects.registry import WIRES as REGISTRY
-from interlingua.gateway import ClientKey, Exchange, Gateway, costs, lanes, server
+from interlingua.gateway import ClientKey, Exchange, Gateway, costs, lanes, server, settlement
 from interlingua.gateway.accounts import Accounts
 from interlingua.gateway.front import PlainRequest
 from interlingua.gateway.gate import KeyGate
@@ -65,7 +65,7 @@ WHOLE: list[tuple[Any, str]] = [
 ]
 FORWARDED: list[tuple[Any, str]] = [(Attempt, "_forward")]  # a text on the same wire is not decoded
 STREAMED: list[tuple[Any, str]] = [(Attempt, "_decoder"), (Attempt, "_answered"), (Gateway, "_remember")]
-AFTER: list[tuple[Any, str]] = [(server, "charge"), (Breaker, "succeeded")]
+AFTER: list[tuple[Any, str]] = [(settlement, "charge"), (Breaker, "succeeded")]
 
 
 def ask(wire: str, model: str, stream: bool) -> tuple[str, dict[str, Any]]:
@@ -137,7 +137,7 @@ class Bench:
         async with asyncio.timeout(20):
             while self.gateway.open_exchanges:
                 await asyncio.sleep(0.001)
-        await self.gateway._flush_ended()
+        await self.gateway._settlement.flush()
 
 
 @contextlib.asynccontextmanager

@@ -16,7 +16,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
 from aiohttp import web
@@ -57,7 +57,7 @@ from ..values.request import Context, ModelDescriptor, Request
 from ..values.tokens import estimate, taken
 from .background import Background, BackgroundRun, is_background, is_pending, without_client
 from .cache_breaks import SentPrompts
-from .costs import charge, reserve
+from .costs import reserve
 from .exchange import LOCAL, ClientKey, Deferred, Exchange, Gate, Observer, Reservation
 from .front import READABLE_CODINGS, Front, HandedOver, PlainRequest, unreadable_coding
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
@@ -78,6 +78,7 @@ from .replying import (
 from .rewriting import renaming
 from .routing import Place, Plan, Router
 from .settings import ClientLimits, Settings
+from .settlement import Settlement
 from .sockets import Lane, SocketLanes
 from .state import StateError, unavailable
 from .stored import conversation_answer, first_event, response_answer, wants_stream
@@ -93,7 +94,6 @@ _SESSION_HEADERS = ("session_id", "conversation_id", "x-session-id", "x-claude-c
 _SHUTDOWN = 3.0  # seconds that open exchanges have when the gateway stops
 _ENDING = 1.0  # seconds that clients then have to receive the error
 _REMIND = 60.0  # seconds between two log lines about the same refused credentials
-_BACKLOG = 1000  # ended exchanges that are not yet settled
 _HEARTBEAT = 30.0  # seconds between two pings of a WebSocket
 _SOCKET_ONLY = ("type", "generate", "stream_id")  # of a message `response.create`
 LEFT = "the client left"
@@ -120,8 +120,7 @@ class Gateway:
     ) -> None:
         self.settings = settings
         self.gate = gate
-        self.observers = list(observers)
-        self._found = _Hooks.of(self.observers)
+        self._settlement = Settlement(observers)
         self.routes: dict[tuple[str, str], Handler] = {}  # further paths: metrics, health
         self._own_transport = None if transport is not None else HttpTransport(remembers_proxies=True)
         self._transport: Transport = transport or self._own_transport or HttpTransport()
@@ -140,8 +139,6 @@ class Gateway:
         self._grace = _SHUTDOWN
         self._is_draining = False  # no new requests
         self._is_stopping = False
-        self._ended: list[tuple[Exchange, Reservation | None]] = []  # not yet settled
-        self._closing: asyncio.Task[None] | None = None
         self._turns = Turns()
         self._refused: dict[str, float] = {}  # by provider: when it was logged
 
@@ -150,11 +147,17 @@ class Gateway:
         """The connectors of its client; those of plugins are registered here before it is started."""
         return self._client.connectors
 
+    @property
+    def observers(self) -> list[Observer]:
+        """What sees each exchange when it has ended; others may be added."""
+        return self._settlement.observers
+
     # --- life
 
     async def start(self) -> None:
         """Resolves every alias, then listens."""
         await self._router.resolve()
+        self._settlement.catalogue = self._router.catalogue
         tuple(WIRES.values())  # loaded now: the first request must not wait for it
         listen, limits = self.settings.listen, self.settings.limits
         handed_over = HandedOver(
@@ -204,7 +207,7 @@ class Gateway:
         self._stop_sockets()
         await self._none_open(seconds)
         self._grace = 0.0  # it is over
-        await self._flush_ended()
+        await self._settlement.flush()
 
     async def _none_open(self, seconds: float) -> None:
         """Waits until no exchange is open, up to a timeout."""
@@ -229,7 +232,7 @@ class Gateway:
             await self._background.stop(_ENDING)
             await self._front.shutdown(max(self._grace, _ENDING))
             self._front = None
-        await self._flush_ended()
+        await self._settlement.flush()
         if self._own_transport is not None:
             await self._own_transport.aclose()
 
@@ -255,6 +258,7 @@ class Gateway:
         router = Router(settings, self._client, self.breaker)
         await router.resolve()
         self._router, self.settings = router, settings
+        self._settlement.catalogue = router.catalogue
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -363,12 +367,8 @@ class Gateway:
         return InternalError(f"internal error in {exchange.id}; see the gateway's log")
 
     async def _refuse(self, exchange: Exchange, failure: InterlinguaError) -> None:
-        """Notifies the observers of an exchange that ended before any provider was called."""
         exchange.error, exchange.status = failure, status_of(as_provider_error(failure))
-        if exchange.finished is None:
-            exchange.finished = time.time()
-            if self._note(exchange):
-                await self._notify_observers(exchange)
+        await self._settlement.close_refused(exchange)
 
     async def _identify(self, http: ClientRequest, client_wire: Wire) -> ClientKey:
         secret = _read_headers(http, client_wire)[0]
@@ -390,8 +390,8 @@ class Gateway:
     async def _converse(
         self, http: ClientRequest, asked: GatewayOperation, exchange: Exchange, channel: Channel
     ) -> None:
-        if self._is_behind():
-            await self._flush_ended()  # backpressure: new requests wait until the backlog is written
+        if self._settlement.is_behind():
+            await self._settlement.flush()  # backpressure: new requests wait until the backlog is written
         if isinstance(http, PlainRequest) and http.is_whole:
             body = http.arrived()
         else:
@@ -416,7 +416,7 @@ class Gateway:
             send_timeout=self.settings.limits.send_timeout,
             as_array=incoming.as_array,
             rephrased=rephrased.answer if rephrased is not None else None,
-            before_end=self._before_end,
+            before_end=self._settlement.before_end,
         )
         if "prepares" in exchange.extra:
             await self._prepare(http, incoming, exchange, reply)
@@ -432,7 +432,7 @@ class Gateway:
         exchange.is_stream = True  # a long response outlasts the timeouts of an unstreamed one
 
         async def generate(run: BackgroundRun, admitted: asyncio.Future[None]) -> None:
-            reply = Reply(run, exchange, before_end=self._before_end)
+            reply = Reply(run, exchange, before_end=self._settlement.before_end)
             await self._answer(http, incoming, exchange, reply, admitted)
 
         run, pending = await self._background.start(exchange, generate, shown.is_stream)
@@ -501,7 +501,7 @@ class Gateway:
         finally:
             reply.stop()
             self._active.discard(task)
-            self._close(exchange, reservation)
+            self._settlement.close(exchange, reservation)
 
     async def _body(self, http: ClientRequest) -> bytes:
         limits = self.settings.limits
@@ -893,7 +893,7 @@ class Gateway:
 
         async def respond(given: dict[str, Any] | InterlinguaError, lane: Lane) -> bool:
             one = replace(exchange, id=_new_id(), started=time.time(), extra={"lane": lane})
-            reply = Reply(SocketChannel(http, socket, lane.name), one, before_end=self._before_end)
+            reply = Reply(SocketChannel(http, socket, lane.name), one, before_end=self._settlement.before_end)
             try:
                 await self._message(http, given, asked, one, reply)
             except ConnectionError:
@@ -966,7 +966,7 @@ class Gateway:
         else:
             asked = exchange.with_references(incoming.request)
             await reply.whole(incoming.wire.codec.encode_response(answer, request=asked).bytes(), ())
-        self._close(exchange, None)
+        self._settlement.close(exchange, None)
 
     async def _pass_on(self, http: web.BaseRequest, exchange: Exchange, channel: HttpChannel) -> web.StreamResponse:
         """A path that the gateway only passes on, to the provider of the model that the path or the body names."""
@@ -1043,7 +1043,7 @@ class Gateway:
             if exchange.status or exchange.is_aborted:  # the provider has the input, and charges it
                 exchange.is_estimated = counter.usage is None or exchange.error is not None
                 exchange.answer = AssistantMessage(content=(), usage=counter.usage or Usage.of(tokens, 0))
-            self._close(exchange, reservation)
+            self._settlement.close(exchange, reservation)
 
     async def _pass_stream(
         self,
@@ -1072,128 +1072,11 @@ class Gateway:
         counter.feed(b"\n")
         await channel.end(b"", limits.send_timeout)
 
-    # --- settlement
-
-    def _before_end(self, exchange: Exchange) -> None:
-        """Counts an exchange and notifies the observers that must know it before the client has the end."""
-        self._count(exchange)
-        _call_each(self._hooks().before_end, exchange)
-
-    def _hooks(self) -> "_Hooks":
-        """The functions of the observers, found again where these have changed."""
-        if self._found.observers != self.observers:
-            self._found = _Hooks.of(self.observers)
-        return self._found
-
-    def _count(self, exchange: Exchange) -> None:
-        exchange.finished = time.time()
-        if exchange.is_counted:
-            return
-        exchange.is_counted = True
-        try:
-            charge(exchange, self._router.catalogue)
-        except Exception as error:  # the reserved amount counts as spent
-            log_defect(f"the use of {exchange.id} cannot be counted", error)
-
-    def _close(self, exchange: Exchange, reservation: Reservation | None) -> None:
-        """Queues an ended exchange for settlement. Exchanges that end together are written together, and the client's
-        next request does not wait for the disk."""
-        self._count(exchange)
-        settle = getattr(reservation, "settle_soon", None)
-        if settle is not None:
-            try:
-                settle(exchange)
-            except Exception as error:
-                log_defect(f"the reservation of {exchange.id} could not be settled", error)
-            reservation = None
-        if self._note(exchange) or reservation is not None:
-            self._ended.append((exchange, reservation))
-            if self._closing is None or self._closing.done():
-                self._closing = asyncio.ensure_future(self._write_ended())
-
-    def _note(self, exchange: Exchange) -> bool:
-        """Notifies the synchronous observers; returns whether there are others."""
-        hooks = self._hooks()
-        _call_each(hooks.note, exchange)
-        return len(hooks.note) < len(hooks.observers)
-
-    async def _write_ended(self) -> None:
-        """Settles the reservation and notifies the observers. A failing observer loses only its own record."""
-        while self._ended:
-            ended, self._ended = self._ended, []
-            # All at once, so that they are one write.
-            await asyncio.gather(*(self._settle(exchange, hold) for exchange, hold in ended if hold is not None))
-            await self._notify_observers(*(exchange for exchange, _ in ended))
-
-    async def _settle(self, exchange: Exchange, reservation: Reservation) -> None:
-        try:
-            await reservation.settle(exchange)
-        except Exception as error:
-            log_defect(f"the reservation of {exchange.id} could not be settled", error)
-
-    def _is_behind(self) -> bool:
-        """Whether too many ended exchanges are unsettled."""
-        for observer in self._hooks().writing:
-            if observer.backlog > _BACKLOG:
-                return True
-        return len(self._ended) > _BACKLOG
-
-    async def _flush_ended(self) -> None:
-        """Waits until everything that has ended is written."""
-        while self._closing is not None and not self._closing.done():
-            await asyncio.wait([self._closing])
-        for observer in self.observers:
-            if getattr(observer, "backlog", 0):
-                await (getattr(observer, "catch_up", None) or observer.flush)()  # type: ignore[attr-defined]
-
-    async def _notify_observers(self, *exchanges: Exchange) -> None:
-        """Notifies the slow observers, after the exchange is in the ledger."""
-        for observer in self.observers:
-            written = getattr(observer, "written", None)
-            if written is not None:
-                await written()
-        for observer in self.observers:
-            if hasattr(observer, "note"):
-                continue
-            together = getattr(observer, "observe_all", None)
-            calls = [together(exchanges)] if together is not None else map(observer.observe, exchanges)
-            for call in calls:
-                try:
-                    await call
-                except Exception as error:
-                    log_defect(f"an observer failed for {', '.join(one.id for one in exchanges)}", error)
-
 
 class _SocketMessage(dict[str, Any]):
     """A message of a WebSocket, with its text."""
 
     received = b""
-
-
-class _Hooks(NamedTuple):
-    """What observers have beside `observe`: functions that wait for nothing, and those that write later."""
-
-    observers: list[Observer]
-    before_end: tuple[Callable[[Exchange], None], ...]
-    note: tuple[Callable[[Exchange], None], ...]
-    writing: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, observers: Sequence[Observer]) -> Self:
-        def found(name: str) -> tuple[Any, ...]:
-            return tuple(getattr(one, name) for one in observers if getattr(one, name, None) is not None)
-
-        writing = tuple(one for one in observers if hasattr(one, "backlog"))
-        return cls([*observers], found("before_end"), found("note"), writing)
-
-
-def _call_each(functions: Sequence[Callable[[Exchange], None]], exchange: Exchange) -> None:
-    """Calls functions of observers. A failing one loses only its own record."""
-    for function in functions:
-        try:
-            function(exchange)
-        except Exception as error:
-            log_defect(f"an observer failed for {exchange.id}", error)
 
 
 def _new_id() -> str:
