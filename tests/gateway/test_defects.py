@@ -24,6 +24,7 @@ from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.lanes import Attempt
 from interlingua.gateway.metrics import Metrics
 from interlingua.gateway.recall import Recall
+from interlingua.gateway.references import References
 from interlingua.gateway.replying import Reply
 from interlingua.gateway.routing import Place, Router
 from interlingua.gateway.state import MemoryState
@@ -41,7 +42,7 @@ BEFORE: list[tuple[Any, str]] = [
     (KeyGate, "identify"),
     (PlainRequest, "arrived"),
     (server, "_decoded"),
-    (Gateway, "_with_history"),
+    (References, "with_history"),
     (Recall, "restore"),
     (server, "taken"),
     (Router, "plan"),
@@ -60,11 +61,11 @@ BEFORE: list[tuple[Any, str]] = [
 WHOLE: list[tuple[Any, str]] = [
     (Attempt, "_decode"),
     (Attempt, "_answered"),
-    (Gateway, "_remember"),
+    (References, "remember"),
     (Recall, "remember"),
 ]
 FORWARDED: list[tuple[Any, str]] = [(Attempt, "_forward")]  # a text on the same wire is not decoded
-STREAMED: list[tuple[Any, str]] = [(Attempt, "_decoder"), (Attempt, "_answered"), (Gateway, "_remember")]
+STREAMED: list[tuple[Any, str]] = [(Attempt, "_decoder"), (Attempt, "_answered"), (References, "remember")]
 AFTER: list[tuple[Any, str]] = [(settlement, "charge"), (Breaker, "succeeded")]
 
 
@@ -191,7 +192,7 @@ async def test_a_defect_before_the_answer_is_an_error_of_the_clients_wire(
             for place, name in [*BEFORE, *(STREAMED if stream else FORWARDED if is_forwarded else WHOLE)]:
                 if name == "_decoder" and not stream:
                     continue
-                if name == "_with_history" and il.wire(wire).http.stored_route is None:  # nothing is referred to
+                if name == "with_history" and il.wire(wire).http.stored_route is None:  # nothing is referred to
                     continue
                 with monkeypatch.context() as patch:
                     patch.setattr(place, name, raising)

@@ -19,7 +19,7 @@ from ..values.losses import Encoded
 from ..values.messages import AssistantMessage
 from .exchange import Exchange
 from .lanes import Incoming
-from .recall import Recall, StoredResponse, size_of
+from .recall import Recall, StoredResponse, is_pending, size_of
 from .replying import Reply, describe_losses, error_event
 from .state import StateError, log_failure, unavailable
 
@@ -51,11 +51,6 @@ def without_client(incoming: Incoming, exchange: Exchange) -> Incoming:
     exchange.request = replace(incoming.request, extra=extra)
     resolved = replace(incoming.resolved, extra=extra) if incoming.resolved is not None else None
     return replace(incoming, request=exchange.request, resolved=resolved, body=None)
-
-
-def is_pending(stored: StoredResponse | None) -> bool:
-    """Whether a response is being generated, as far as is known."""
-    return stored is not None and stored.until is not None and stored.until > time.time()
 
 
 class BackgroundRun:

@@ -14,6 +14,7 @@ import asyncio
 import hashlib
 import itertools
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -57,6 +58,11 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     created: float
     until: float | None = None  # of one that is being generated: when it has failed, unless this is renewed
     losses: str = ""  # of one that was generated in the background, as in the header
+
+
+def is_pending(stored: StoredResponse | None) -> bool:
+    """Whether a response is being generated, as far as is known."""
+    return stored is not None and stored.until is not None and stored.until > time.time()
 
 
 class TextResponse(Struct, frozen=True, kw_only=True, eq=False, gc=False):

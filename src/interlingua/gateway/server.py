@@ -6,7 +6,6 @@ async with Gateway(Settings(listen=Listen(port=0))) as gateway:
 
 import asyncio
 import contextlib
-import functools
 import logging
 import math
 import os
@@ -32,7 +31,7 @@ from ..connect.transport import Reply as Upstream
 from ..dialects import WIRES
 from ..dialects.framing import essence
 from ..dialects.provider_errors import as_provider_error, status_of
-from ..dialects.wire import JSON, SSE, TextAnswer, Wire
+from ..dialects.wire import JSON, SSE, Wire
 from ..serving import guard
 from ..serving.listener import is_loopback, listen_error, refuse_socket_in_use, stop_accepting
 from ..serving.problems import HttpProblem
@@ -52,18 +51,19 @@ from ..values.errors import (
     TransportError,
 )
 from ..values.folding import unfold
-from ..values.messages import AssistantMessage, Message, Usage
+from ..values.messages import AssistantMessage, Usage
 from ..values.request import Context, ModelDescriptor, Request
 from ..values.tokens import estimate, taken
-from .background import Background, BackgroundRun, is_background, is_pending, without_client
+from .background import Background, BackgroundRun, is_background, without_client
 from .cache_breaks import SentPrompts
 from .costs import reserve
-from .exchange import LOCAL, ClientKey, Deferred, Exchange, Gate, Observer, Reservation
+from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
 from .front import READABLE_CODINGS, Front, HandedOver, PlainRequest, unreadable_coding
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
 from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
 from .operations import GatewayOperation, operation_of
-from .recall import Recall, StoredResponse, TextResponse, is_unique, referred_ids, size_of
+from .recall import Recall, referred_ids
+from .references import References, keep_latest
 from .replying import (
     LOSSES,
     Channel,
@@ -132,6 +132,7 @@ class Gateway:
         self._front: Front | None = None
         self._address = ""
         self.recall = Recall(settings.recall_bytes) if recall is None else recall
+        self._references = References(self.recall)
         self._background = Background(self.recall)
         self._prompts = SentPrompts(settings.recall_bytes // 4) if settings.recall_bytes > 0 else None
         self._active: set[asyncio.Task[Any]] = set()  # each with an open exchange
@@ -562,7 +563,7 @@ class Gateway:
         if client_wire.http.stored_route is not None:
             exchange.extra["given"] = request.context.messages
             if request.extra:  # where a reference would be
-                request, expanded = await self._with_history(exchange, request)
+                request, expanded = await self._references.with_history(exchange, request)
         if self.recall.shared is not None:
             await self.recall.fetch_answers(exchange.key.name, client_wire, request)
         if not request.context.messages and "prepares" not in exchange.extra:
@@ -577,7 +578,7 @@ class Gateway:
         if client_wire.http.item_blocks is not None:
             ids = referred_ids(request.context.messages, client_wire.base)
             if ids:
-                resolved, owners = await self._with_items(exchange, request, ids)
+                resolved, owners = await self._references.with_items(exchange, request, ids)
         return Incoming(
             wire=client_wire,
             request=request,
@@ -617,8 +618,8 @@ class Gateway:
                     reply,
                     self._transport,
                     holds=more and before is None,
-                    remember=self._remember,
-                    remember_text=self._remember_text,
+                    remember=self._references.remember,
+                    remember_text=self._references.remember_text,
                     save=self.recall.save if self.recall.shared is not None else None,
                     turns=self._turns,
                     prompts=self._prompts,
@@ -708,104 +709,6 @@ class Gateway:
         self.breaker.succeeded(place.target)
         return None
 
-    def _remember(self, exchange: Exchange, answer: AssistantMessage, id: str) -> None:
-        """Keeps an answer: to be put back, and under its id where the client may refer to it."""
-        request, key = exchange.request, exchange.key.name
-        if request is None:
-            return
-        self.recall.remember(key, request, answer)
-        residual = request.extra.get(exchange.wire.base, {})
-        if exchange.wire.http.stored_route is None:
-            return
-        stored = _keep_latest(exchange, id, request, answer)
-        if residual.get("store") is not False:
-            self.recall.store(key, id, stored, size_of((*request.context.messages, answer)))
-            if exchange.wire.http.item_blocks is not None:
-                # No provider has all items of a response that several gave.
-                provider = answer.provider if not exchange.earlier else None
-                for item, blocks in exchange.wire.http.item_blocks(replace(answer, response_id=id)).items():
-                    part = replace(answer, content=tuple(blocks), provider=provider)
-                    self.recall.store_item(key, item, part, size_of((part,)))
-        conversation = exchange.extra.get("conversation")
-        if conversation is not None:
-            self.recall.extend(key, conversation, exchange.id, (*exchange.extra["given"], answer))
-
-    def _remember_text(self, exchange: Exchange, found: TextAnswer, answer: Deferred, size: int) -> None:
-        """The same for an answer of plain text, which is decoded when it is needed."""
-        request, key, wire = exchange.request, exchange.key.name, exchange.wire
-        if request is None or wire.http.stored_route is None:
-            return
-        is_stored = not request.extra or request.extra.get(wire.base, {}).get("store") is not False
-        if not (is_stored and found.items and all(map(is_unique, found.items))):  # else its items are sent back by id
-            self.recall.remember_text(key, request, found.text, answer, size)
-        if not is_stored:
-            return
-        given = exchange.extra.get("given")
-        is_whole = given is request.context.messages  # nothing was put before or into the messages of the body
-        stored = TextResponse(
-            wire=wire,
-            body=exchange.body if is_whole else b"",
-            expanded=None if is_whole else (request, given or request.context.messages),
-            answer=answer,
-            created=exchange.started,
-        )
-        size += len(exchange.body) if is_whole else size_of(request.context.messages)
-        self.recall.store(key, found.id, stored.response, size)
-        if wire.http.item_blocks is not None:
-            for id in found.items:
-                self.recall.store_item(key, id, functools.partial(stored.item, id), size)
-
-    async def _with_history(self, exchange: Exchange, request: Request) -> tuple[Request, bool]:
-        """Returns the request, with the messages that it refers to by id before its own, of any model."""
-        api, key = exchange.wire.base, exchange.key.name
-        residual = dict(request.extra.get(api, {}))
-        before: tuple[Message, ...] = ()
-        previous, conversation = residual.pop("previous_response_id", None), residual.pop("conversation", None)
-        references = {"previous_response_id": previous, "conversation": conversation}
-        if previous is not None and conversation is not None:
-            raise BadRequest("`previous_response_id` and `conversation` exclude each other; send one", status=400)
-        if previous is not None:
-            lane = exchange.extra.get("lane")
-            stored = lane.stored(str(previous)) if lane is not None else None
-            if stored is None:
-                await self._fetch(key, "response", str(previous))
-                stored = self.recall.stored(key, str(previous))
-            if stored is None:
-                raise BadRequest(
-                    f"previous response with id {previous!r} not found; send the whole input instead",
-                    status=400,
-                    code="previous_response_not_found",
-                )
-            if is_pending(stored):
-                raise BadRequest(f"the response {previous!r} is in progress; wait until it has ended", status=400)
-            before = (*stored.request.context.messages, *((stored.answer,) if stored.answer.content else ()))
-        elif conversation is not None:
-            id = str(conversation.get("id") if isinstance(conversation, dict) else conversation)
-            await self._fetch(key, "conversation", id)
-            known = self.recall.conversation(key, id)
-            if known is None:
-                raise BadRequest(f"conversation with id {id!r} not found; create it first", status=404)
-            exchange.extra["conversation"] = id
-            before = known
-        else:
-            return request, False
-        residual.pop("~input", None)  # the input was one text: it is no more
-        exchange.references = {api: {**residual, **references}}
-        context = replace(request.context, messages=(*before, *request.context.messages))
-        return replace(request, context=context, extra={**request.extra, api: residual}), True
-
-    async def _with_items(
-        self, exchange: Exchange, request: Request, ids: Sequence[str]
-    ) -> tuple[Request, frozenset[str]]:
-        """Returns the request with the stored items that it refers to, and who has them."""
-        key, wire = exchange.key.name, exchange.wire
-        await self._fetch(key, "item", *ids)
-        resolved, owners = self.recall.resolve(key, wire, request)
-        if resolved is not request:
-            await self.recall.fetch_answers(key, wire, resolved)
-            resolved, _ = self.recall.restore(key, wire, resolved)
-        return resolved, owners
-
     # --- other endpoints
 
     async def _small(self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange) -> Any:
@@ -831,14 +734,14 @@ class Gateway:
         if asked.kind == "count" and facts.count is not None:
             request = await _aside(len(body), _to_count, asked, body)
             if facts.stored_route is not None:
-                request, _ = await self._with_history(exchange, request)
+                request, _ = await self._references.with_history(exchange, request)
                 if ids := referred_ids(request.context.messages, asked.wire.base):
-                    request, _ = await self._with_items(exchange, request, ids)
+                    request, _ = await self._references.with_items(exchange, request, ids)
             if not request.context.messages:
                 _refuse_empty(asked, request)
             return facts.count.answer(await _aside(len(body), taken, request.context))
         kind = "conversation" if asked.kind == "conversation" else "response"
-        await self._fetch(key.name, kind, asked.id)
+        await self._references.fetch(key.name, kind, asked.id)
         method, query = _read_method(http), http.query
         if asked.kind == "stored":
             if asked.part == "cancel" or method == "DELETE":
@@ -846,7 +749,7 @@ class Gateway:
             elif asked.part is None and wants_stream(query):
                 await self._background.ended(key.name, asked.id)
         if asked.kind == "conversation":
-            await self._fetch(key.name, "facts", asked.id)
+            await self._references.fetch(key.name, "facts", asked.id)
             given = _object(body) if body else {}
             answer = conversation_answer(
                 self.recall, key.name, method, asked, query, given, turn=exchange.id, now=exchange.started
@@ -868,15 +771,6 @@ class Gateway:
         except InterlinguaError:
             return []
         return [name]
-
-    async def _fetch(self, key: str, kind: str, *ids: str) -> None:
-        """What other workers keep under an id. While their store is away it is not known, which is not "not found"."""
-        if self.recall.shared is None or not any(ids):
-            return
-        try:
-            await self.recall.fetch_ids(key, *((kind, id) for id in ids))
-        except StateError as error:
-            raise unavailable(f"stored {kind}s cannot be read", error) from None
 
     async def _socket(self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange) -> web.StreamResponse:
         """Requests over a WebSocket: each message `response.create` is answered with its events."""
@@ -959,7 +853,7 @@ class Gateway:
             stop_detail="load" if incoming.wire.http.empty_loads else None,
             timestamp=int(exchange.started * 1000),
         )
-        _keep_latest(exchange, id, incoming.request, answer)
+        keep_latest(exchange, id, incoming.request, answer)
         if exchange.is_stream:
             encoder = incoming.wire.codec.StreamEncoder(request=exchange.with_references(incoming.request))
             await reply.end(b"".join(map(encoder.feed, unfold(answer))) + encoder.close())
@@ -1093,18 +987,6 @@ def _exchange(asked: GatewayOperation) -> Exchange:
         is_stream=False,
         started=time.time(),
     )
-
-
-def _keep_latest(exchange: Exchange, id: str, request: Request, answer: AssistantMessage) -> StoredResponse:
-    """Returns a response as it is stored. The connection of a WebSocket keeps its latest one."""
-    given = exchange.extra.get("given", request.context.messages)
-    stored = StoredResponse(
-        request=exchange.with_references(request), given=given, answer=answer, created=exchange.started
-    )
-    lane = exchange.extra.get("lane")
-    if lane is not None:
-        lane.keep(id, stored)
-    return stored
 
 
 def _too_large(limits: ClientLimits) -> BadRequest:

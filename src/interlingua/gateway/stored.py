@@ -17,9 +17,9 @@ from ..values.errors import BadRequest, DialectError
 from ..values.folding import unfold
 from ..values.messages import Message
 from ..values.request import Context, ModelDescriptor, Request
-from .background import failed, is_pending
+from .background import failed
 from .operations import GatewayOperation
-from .recall import ConversationFacts, Recall
+from .recall import ConversationFacts, Recall, is_pending
 
 _NO_REQUEST = Request(model=ModelDescriptor(provider="", id="-"), context=Context(messages=()))
 # platform.openai.com/docs/api-reference/conversations/list-items
