@@ -16,7 +16,7 @@ from gateway.conftest import WIRES, settings_for
 from interlingua.connect.retry import Breaker
 from interlingua.connect.transport import HttpTransport
 from interlingua.dialects.registry import WIRES as REGISTRY
-from interlingua.gateway import ClientKey, Exchange, Gateway, costs, lanes, server, settlement
+from interlingua.gateway import ClientKey, Exchange, Gateway, costs, incoming, lanes, server, settlement
 from interlingua.gateway.accounts import Accounts
 from interlingua.gateway.front import PlainRequest
 from interlingua.gateway.gate import KeyGate
@@ -38,10 +38,10 @@ OTHER = {wire: "ollama-chat" if wire != "ollama-chat" else "anthropic-messages" 
 
 # Every step of an exchange, in the order in which it is taken.
 BEFORE: list[tuple[Any, str]] = [
-    (Gateway, "_identify"),
+    (server, "identify"),
     (KeyGate, "identify"),
     (PlainRequest, "arrived"),
-    (server, "_decoded"),
+    (incoming, "_decoded"),
     (References, "with_history"),
     (Recall, "restore"),
     (server, "taken"),

@@ -31,7 +31,7 @@ from interlingua.gateway import (
     ProviderSettings,
     Settings,
     Target,
-    server,
+    incoming,
 )
 from interlingua.gateway.costs import highest_cost, longest_answer, requested_tier
 from interlingua.gateway.metrics import Metrics
@@ -418,13 +418,13 @@ async def test_a_large_request_is_decoded_beside_the_event_loop(monkeypatch: pyt
     Small ones are not worth a thread.
     """
     threads: list[bool] = []
-    decode = server._decoded
+    decode = incoming._decoded
 
     def decoded(*given: Any) -> Any:
         threads.append(threading.current_thread() is threading.main_thread())
         return decode(*given)
 
-    monkeypatch.setattr(server, "_decoded", decoded)
+    monkeypatch.setattr(incoming, "_decoded", decoded)
     large = {**ECHO, "messages": [{"role": "user", "content": "many words " * 10_000}]}
     async with Gateway(Settings(listen=Listen(port=0))) as gateway:
         statuses = [(await posted(gateway, "/v1/messages", body))[0] for body in (ECHO, large)]
@@ -520,13 +520,13 @@ async def test_other_large_bodies_are_read_beside_the_event_loop_too(
     Whoever counts tokens of megabytes holds nobody up.
     """
     threads: list[bool] = []
-    parse = server._object
+    parse = incoming.json_object
 
     def parsed(body: Any) -> Any:
         threads.append(threading.current_thread() is threading.main_thread())
         return parse(body)
 
-    monkeypatch.setattr(server, "_object", parsed)
+    monkeypatch.setattr(incoming, "json_object", parsed)
     text = "many words " * 10_000
     body = {**ECHO, "messages": [{"role": "user", "content": text}], "prompt": text, "stream": False}
     async with Gateway(Settings(listen=Listen(port=0))) as gateway:

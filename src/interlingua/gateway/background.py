@@ -18,7 +18,7 @@ from ..values.folding import unfold
 from ..values.losses import Encoded
 from ..values.messages import AssistantMessage
 from .exchange import Exchange
-from .lanes import Incoming
+from .incoming import Incoming
 from .recall import Recall, StoredResponse, is_pending, size_of
 from .replying import Reply, describe_losses, error_event
 from .state import StateError, log_failure, unavailable

@@ -374,15 +374,6 @@ class ClientConnection(asyncio.Protocol):
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]{0,4000}) HTTP/[0-9.]+\r?\n")
 # Parser errors for invalid HTTP that quote none of its bytes: those may contain a key.
 _UNQUOTED = re.compile(r"[A-Z][A-Za-z, -]*(?:'t [A-Za-z, -]*|'[A-Za-z-]+' header (?:found|in request))?")
-# Content codings that aiohttp decodes; it leaves others as they are.
-READABLE_CODINGS = frozenset({"", "identity", "gzip", "deflate", "zstd"})
-
-
-def unreadable_coding(coding: str) -> BadRequest:
-    """The error for a body in a content coding that cannot be decoded (RFC 9110, 15.5.16)."""
-    return BadRequest(
-        f"bodies in {coding!r} cannot be read; send gzip, deflate, zstd, or no Content-Encoding", status=415
-    )
 
 
 class _Handler(web.RequestHandler):

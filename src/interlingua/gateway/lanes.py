@@ -58,6 +58,7 @@ from .cache_breaks import SentPrompts
 from .exchange import Deferred, Exchange, Lane
 from .fast_frames import FrameDecoder
 from .handover import item_ids, joined, shifted
+from .incoming import LARGE_BODY, Incoming
 from .recall import is_unique, reference_id
 from .replying import Reply
 from .rewriting import Cutter, FrameRenaming, renaming, valid_text, with_option, without_repeats
@@ -65,7 +66,6 @@ from .routing import Place
 from .state import StateError, log_failure
 from .turns import Turns
 
-LARGE_BODY = 64 * 1024  # bytes of a request above which it is worked on beside the event loop
 _FIRST = 2048  # bytes of a stream that do not wait for the rest, where all of it has come at once
 _SETTLING = 0.2  # seconds that an upstream may take to end its body after the last event
 _MESSAGE_EVENTS = frozenset({Start, Done, Error})
@@ -95,23 +95,6 @@ class Outgoing(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Outgoing({self.lane}, {len(self.body)} bytes)"
-
-
-class Incoming(Struct, frozen=True, kw_only=True):
-    """The client's request, decoded once for all targets. `body` is None if it no longer equals the received one,
-    `received`.
-    """
-
-    wire: Wire
-    request: Request
-    body: bytes | None
-    received: bytes = b""
-    resolved: Request | None = None  # with stored items in the place of references, for who does not have them
-    item_owners: frozenset[str] = frozenset()  # the providers that have those items
-    as_array: bool = False
-    headers: Mapping[str, str] = {}
-    tokens: int | None = None  # estimate of the context, where it was made with the decoding
-    rephrased: Rephrased | None = None  # the endpoint that the client called, if only that one knows its request
 
 
 def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:

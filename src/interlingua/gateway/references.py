@@ -18,29 +18,29 @@ class References:
     """What requests of clients may refer to, in the recall store."""
 
     def __init__(self, recall: Recall) -> None:
-        self._recall = recall
+        self.recall = recall
 
     def remember(self, exchange: Exchange, answer: AssistantMessage, id: str) -> None:
         """Keeps an answer: to be put back, and under its id where the client may refer to it."""
         request, key = exchange.request, exchange.key.name
         if request is None:
             return
-        self._recall.remember(key, request, answer)
+        self.recall.remember(key, request, answer)
         residual = request.extra.get(exchange.wire.base, {})
         if exchange.wire.http.stored_route is None:
             return
         stored = keep_latest(exchange, id, request, answer)
         if residual.get("store") is not False:
-            self._recall.store(key, id, stored, size_of((*request.context.messages, answer)))
+            self.recall.store(key, id, stored, size_of((*request.context.messages, answer)))
             if exchange.wire.http.item_blocks is not None:
                 # No provider has all items of a response that several gave.
                 provider = answer.provider if not exchange.earlier else None
                 for item, blocks in exchange.wire.http.item_blocks(replace(answer, response_id=id)).items():
                     part = replace(answer, content=tuple(blocks), provider=provider)
-                    self._recall.store_item(key, item, part, size_of((part,)))
+                    self.recall.store_item(key, item, part, size_of((part,)))
         conversation = exchange.extra.get("conversation")
         if conversation is not None:
-            self._recall.extend(key, conversation, exchange.id, (*exchange.extra["given"], answer))
+            self.recall.extend(key, conversation, exchange.id, (*exchange.extra["given"], answer))
 
     def remember_text(self, exchange: Exchange, found: TextAnswer, answer: Deferred, size: int) -> None:
         """The same for an answer of plain text, which is decoded when it is needed."""
@@ -49,7 +49,7 @@ class References:
             return
         is_stored = not request.extra or request.extra.get(wire.base, {}).get("store") is not False
         if not (is_stored and found.items and all(map(is_unique, found.items))):  # else its items are sent back by id
-            self._recall.remember_text(key, request, found.text, answer, size)
+            self.recall.remember_text(key, request, found.text, answer, size)
         if not is_stored:
             return
         given = exchange.extra.get("given")
@@ -62,10 +62,10 @@ class References:
             created=exchange.started,
         )
         size += len(exchange.body) if is_whole else size_of(request.context.messages)
-        self._recall.store(key, found.id, stored.response, size)
+        self.recall.store(key, found.id, stored.response, size)
         if wire.http.item_blocks is not None:
             for id in found.items:
-                self._recall.store_item(key, id, functools.partial(stored.item, id), size)
+                self.recall.store_item(key, id, functools.partial(stored.item, id), size)
 
     async def with_history(self, exchange: Exchange, request: Request) -> tuple[Request, bool]:
         """Returns the request, with the messages that it refers to by id before its own, of any model."""
@@ -81,7 +81,7 @@ class References:
             stored = lane.stored(str(previous)) if lane is not None else None
             if stored is None:
                 await self.fetch(key, "response", str(previous))
-                stored = self._recall.stored(key, str(previous))
+                stored = self.recall.stored(key, str(previous))
             if stored is None:
                 raise BadRequest(
                     f"previous response with id {previous!r} not found; send the whole input instead",
@@ -94,7 +94,7 @@ class References:
         elif conversation is not None:
             id = str(conversation.get("id") if isinstance(conversation, dict) else conversation)
             await self.fetch(key, "conversation", id)
-            known = self._recall.conversation(key, id)
+            known = self.recall.conversation(key, id)
             if known is None:
                 raise BadRequest(f"conversation with id {id!r} not found; create it first", status=404)
             exchange.extra["conversation"] = id
@@ -112,18 +112,18 @@ class References:
         """Returns the request with the stored items that it refers to, and who has them."""
         key, wire = exchange.key.name, exchange.wire
         await self.fetch(key, "item", *ids)
-        resolved, owners = self._recall.resolve(key, wire, request)
+        resolved, owners = self.recall.resolve(key, wire, request)
         if resolved is not request:
-            await self._recall.fetch_answers(key, wire, resolved)
-            resolved, _ = self._recall.restore(key, wire, resolved)
+            await self.recall.fetch_answers(key, wire, resolved)
+            resolved, _ = self.recall.restore(key, wire, resolved)
         return resolved, owners
 
     async def fetch(self, key: str, kind: str, *ids: str) -> None:
         """What other workers keep under an id. While their store is away it is not known, which is not "not found"."""
-        if self._recall.shared is None or not any(ids):
+        if self.recall.shared is None or not any(ids):
             return
         try:
-            await self._recall.fetch_ids(key, *((kind, id) for id in ids))
+            await self.recall.fetch_ids(key, *((kind, id) for id in ids))
         except StateError as error:
             raise unavailable(f"stored {kind}s cannot be read", error) from None
 

@@ -15,12 +15,11 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias
 from urllib.parse import quote, unquote
 
 from aiohttp import web
 from msgspec.structs import replace
-from multidict import MultiMapping
 
 from ..connect.client import Client
 from ..connect.registry import ConnectorRegistry
@@ -31,24 +30,19 @@ from ..connect.transport import Reply as Upstream
 from ..dialects import WIRES
 from ..dialects.framing import essence
 from ..dialects.provider_errors import as_provider_error, status_of
-from ..dialects.wire import JSON, SSE, Wire
-from ..serving import guard
-from ..serving.listener import is_loopback, listen_error, refuse_socket_in_use, stop_accepting
-from ..serving.problems import HttpProblem
+from ..dialects.wire import JSON, SSE
+from ..serving.listener import listen_error, refuse_socket_in_use, stop_accepting
 from ..values import jsontext
-from ..values.decompression import decompressed, is_compressed
 from ..values.errors import (
     Aborted,
     AuthFailed,
     BadRequest,
     ContextTooLong,
-    DialectError,
     FormatError,
     InterlinguaError,
     Overloaded,
     RateLimited,
     TimedOut,
-    TransportError,
 )
 from ..values.folding import unfold
 from ..values.messages import AssistantMessage, Usage
@@ -58,9 +52,24 @@ from .background import Background, BackgroundRun, is_background, without_client
 from .cache_breaks import SentPrompts
 from .costs import reserve
 from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
-from .front import READABLE_CODINGS, Front, HandedOver, PlainRequest, unreadable_coding
+from .front import Front, HandedOver, PlainRequest
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
-from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
+from .incoming import (
+    LARGE_BODY,
+    ClientRequest,
+    Incoming,
+    aside,
+    identify,
+    json_object,
+    read_body,
+    read_count,
+    read_request,
+    refuse_empty,
+    refuse_other_encodings,
+    rephrase,
+    secret_of,
+)
+from .lanes import Attempt, TooLossy
 from .operations import GatewayOperation, operation_of
 from .recall import Recall, referred_ids
 from .references import References, keep_latest
@@ -77,20 +86,16 @@ from .replying import (
 )
 from .rewriting import renaming
 from .routing import Place, Plan, Router
-from .settings import ClientLimits, Settings
+from .settings import Settings
 from .settlement import Settlement
 from .sockets import Lane, SocketLanes
 from .state import StateError, unavailable
 from .stored import conversation_answer, first_event, response_answer, wants_stream
 from .turns import Turns
 
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
-ClientRequest: TypeAlias = web.BaseRequest | PlainRequest
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-_KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
-_SESSION_HEADERS = ("session_id", "conversation_id", "x-session-id", "x-claude-code-session-id")
 _SHUTDOWN = 3.0  # seconds that open exchanges have when the gateway stops
 _ENDING = 1.0  # seconds that clients then have to receive the error
 _REMIND = 60.0  # seconds between two log lines about the same refused credentials
@@ -313,7 +318,7 @@ class Gateway:
         """Answers one plain call."""
         exchange = _exchange(asked)
         try:
-            exchange.key = await self._identify(http, asked.wire)
+            exchange.key = await identify(http, asked.wire, self.gate, self.settings.listen)
             await self._converse(http, asked, exchange, channel)
         except ConnectionError:
             raise
@@ -321,7 +326,7 @@ class Gateway:
             await self._send_error(http, exchange, error, channel)
 
     async def _send_error(self, http: ClientRequest, exchange: Exchange, error: Exception, channel: Channel) -> None:
-        failure = self._typed(exchange, error, _secret(http))
+        failure = self._typed(exchange, error, secret_of(http))
         await self._refuse(exchange, failure)
         status, body, headers = error_answer(exchange, failure)
         await channel.send(status, {**Reply(channel, exchange).headers(), **headers}, body)
@@ -339,7 +344,7 @@ class Gateway:
                 code="too_many_connections",
                 retry_after=1.0,
             )
-        exchange.key = await self._identify(http, asked.wire)
+        exchange.key = await identify(http, asked.wire, self.gate, self.settings.listen)
         if asked.kind in ("call", "rephrased"):
             await self._converse(http, asked, exchange, channel)
             return channel.response
@@ -371,23 +376,6 @@ class Gateway:
         exchange.error, exchange.status = failure, status_of(as_provider_error(failure))
         await self._settlement.close_refused(exchange)
 
-    async def _identify(self, http: ClientRequest, client_wire: Wire) -> ClientKey:
-        secret = _read_headers(http, client_wire)[0]
-        try:
-            key = LOCAL if self.gate is None else await self.gate.identify(secret)
-        except AuthFailed:
-            if secret is None and http.headers.get("Authorization", "").startswith("AWS4-"):
-                # A signature proves a secret that only AWS and the client know.
-                raise AuthFailed(
-                    "an AWS signature cannot be checked here; set AWS_BEARER_TOKEN_BEDROCK to the gateway's key, which "
-                    "AWS SDKs send over HTTPS only (--tls-cert)",
-                    status=401,
-                ) from None
-            raise
-        if key is LOCAL and (self.settings.listen.unix is not None or is_loopback(self.settings.listen.host)):
-            _refuse_pages(http)
-        return key
-
     async def _converse(
         self, http: ClientRequest, asked: GatewayOperation, exchange: Exchange, channel: Channel
     ) -> None:
@@ -396,13 +384,13 @@ class Gateway:
         if isinstance(http, PlainRequest) and http.is_whole:
             body = http.arrived()
         else:
-            body = await self._body(http)
-        _refuse_other_encodings(body)
+            body = await read_body(http, self.settings.limits)
+        refuse_other_encodings(body)
         rephrased, received = None, body
         if asked.kind == "rephrased" and asked.wire.http.rephrased is not None:
             rephrased = asked.wire.http.rephrased
-            body = await _aside(len(body), _rephrased, rephrased.request, body)
-        incoming = await self._read(http, body, asked, exchange)
+            body = await aside(len(body), rephrase, rephrased.request, body)
+        incoming = await read_request(http, body, asked, exchange, self._references)
         if rephrased is not None:
             own = incoming.request.extra.get(asked.wire.base, {})
             is_own = any(name in own for name in rephrased.own_fields)
@@ -489,7 +477,7 @@ class Gateway:
             except Exception as error:  # no attempt has ended it: the client is still owed an end
                 too_long = isinstance(error, TimeoutError) and clock is not None and clock.expired()
                 message = f"the exchange took longer than {longest or 0:g} s; ask for less at once"
-                await reply.fail(TimedOut(message) if too_long else self._typed(exchange, error, _secret(http)))
+                await reply.fail(TimedOut(message) if too_long else self._typed(exchange, error, secret_of(http)))
         except (asyncio.CancelledError, ConnectionError) as left:  # the client's: those of the provider are typed
             if self._is_stopping and isinstance(left, asyncio.CancelledError):
                 with contextlib.suppress(ConnectionError):
@@ -503,93 +491,6 @@ class Gateway:
             reply.stop()
             self._active.discard(task)
             self._settlement.close(exchange, reservation)
-
-    async def _body(self, http: ClientRequest) -> bytes:
-        limits = self.settings.limits
-        if (coding := http.headers.get("Content-Encoding", "").lower()) not in READABLE_CODINGS:
-            raise unreadable_coding(coding)
-        body = await self._received(http)
-        if not is_compressed(coding):
-            return body
-        try:
-            return await asyncio.to_thread(decompressed, body, coding, limits.body)
-        except OverflowError:
-            raise _too_large(limits) from None
-        except TransportError as error:
-            raise BadRequest(f"the body cannot be read: it is not {coding}: {error}", status=400) from None
-
-    async def _received(self, http: ClientRequest) -> bytes:
-        """The body of a request, as it was sent."""
-        limits = self.settings.limits
-        if isinstance(http, web.BaseRequest) and (http.content_length or 0) > limits.body:
-            raise _too_large(limits)
-        try:
-            if isinstance(http, web.BaseRequest) and http.content.is_eof():  # the body is already complete
-                return await http.read()
-            if isinstance(http, web.BaseRequest) and http.headers.get("Expect", "").lower() == "100-continue":
-                # The client waits for it with its body (RFC 9110, 10.1.1); aiohttp sends it only for its own routes.
-                await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-                http.writer.output_size = 0  # the response has not begun
-            async with asyncio.timeout(limits.body_timeout):
-                return await http.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise _too_large(limits) from None
-        except TimeoutError:
-            message = f"the body did not arrive within {limits.body_timeout:g} s; send it again, or less"
-            raise BadRequest(message, status=408) from None
-        except web.RequestPayloadError:
-            raise BadRequest("the body cannot be read: its pieces do not fit together", status=400) from None
-
-    async def _read(self, http: ClientRequest, body: bytes, asked: GatewayOperation, exchange: Exchange) -> Incoming:
-        """Decodes the client's request; a large one in a thread, so that other streams are not blocked."""
-        client_wire = exchange.wire
-        tokens: int | None = None
-        if len(body) <= LARGE_BODY:
-            request = _decoded(asked, body)
-        else:
-            request, tokens = await asyncio.to_thread(_decoded_and_measured, asked, body)
-        exchange.body = body
-        exchange.asked_model = request.model.id
-        if not request.model.id:
-            raise BadRequest("the request names no model; set `model`", status=400)
-        wanted = request.options.stream if asked.stream is None else asked.stream
-        if wanted is None and request.extra:
-            _refuse_odd_stream(request.extra.get(client_wire.base, {}))
-        exchange.is_stream = client_wire.http.stream_default if wanted is None else wanted
-        _, exchange.headers, session = _read_headers(http, client_wire)
-        exchange.session = request.options.session_id or session
-        as_array = exchange.is_stream and client_wire.http.json_streams and http.query.get("alt") != "sse"
-        expanded = False
-        if client_wire.http.stored_route is not None:
-            exchange.extra["given"] = request.context.messages
-            if request.extra:  # where a reference would be
-                request, expanded = await self._references.with_history(exchange, request)
-        if self.recall.shared is not None:
-            await self.recall.fetch_answers(exchange.key.name, client_wire, request)
-        if not request.context.messages and "prepares" not in exchange.extra:
-            if client_wire.http.empty_loads and not request.context.system:
-                exchange.extra["prepares"] = True
-            else:
-                _refuse_empty(asked, request)
-        decoded = request
-        request, changed = self.recall.restore(exchange.key.name, client_wire, request)
-        exchange.request = request
-        resolved, owners = request, frozenset[str]()
-        if client_wire.http.item_blocks is not None:
-            ids = referred_ids(request.context.messages, client_wire.base)
-            if ids:
-                resolved, owners = await self._references.with_items(exchange, request, ids)
-        return Incoming(
-            wire=client_wire,
-            request=request,
-            resolved=resolved,
-            item_owners=owners,
-            body=None if changed or expanded else body,
-            received=body,
-            as_array=as_array,
-            headers=exchange.headers,
-            tokens=None if expanded or resolved is not decoded else tokens,
-        )
 
     # --- candidates
 
@@ -726,20 +627,20 @@ class Gateway:
                 raise BadRequest(f"the model {asked.model!r} does not exist", status=404, code="model_not_found")
             listed = facts.list_models(names)
             return next(value[0] for value in listed.values() if isinstance(value, list))
-        body = await self._body(http)
+        body = await read_body(http, self.settings.limits)
         if asked.kind == "fixed":
-            given = _object(body) if body else {}
+            given = json_object(body) if body else {}
             names = await self._routed(given.get("model") or given.get("name"), key, http)
             return facts.fixed[asked.part or ""]([*self._router.names(key), *names], given)
         if asked.kind == "count" and facts.count is not None:
-            request = await _aside(len(body), _to_count, asked, body)
+            request = await aside(len(body), read_count, asked, body)
             if facts.stored_route is not None:
                 request, _ = await self._references.with_history(exchange, request)
                 if ids := referred_ids(request.context.messages, asked.wire.base):
                     request, _ = await self._references.with_items(exchange, request, ids)
             if not request.context.messages:
-                _refuse_empty(asked, request)
-            return facts.count.answer(await _aside(len(body), taken, request.context))
+                refuse_empty(asked, request)
+            return facts.count.answer(await aside(len(body), taken, request.context))
         kind = "conversation" if asked.kind == "conversation" else "response"
         await self._references.fetch(key.name, kind, asked.id)
         method, query = _read_method(http), http.query
@@ -750,7 +651,7 @@ class Gateway:
                 await self._background.ended(key.name, asked.id)
         if asked.kind == "conversation":
             await self._references.fetch(key.name, "facts", asked.id)
-            given = _object(body) if body else {}
+            given = json_object(body) if body else {}
             answer = conversation_answer(
                 self.recall, key.name, method, asked, query, given, turn=exchange.id, now=exchange.started
             )
@@ -781,7 +682,7 @@ class Gateway:
             raise BadRequest(f"no WebSocket handshake: {error.text}; send version 13 and a key", status=400) from None
 
         async def read(data: Any) -> dict[str, Any]:
-            found = _SocketMessage(await _aside(len(data), _object, data))
+            found = _SocketMessage(await aside(len(data), json_object, data))
             found.received = data.encode("utf-8", "replace") if isinstance(data, str) else data
             return found
 
@@ -793,7 +694,7 @@ class Gateway:
             except ConnectionError:
                 return False
             except Exception as error:
-                failure = self._typed(one, error, _secret(http))
+                failure = self._typed(one, error, secret_of(http))
                 await self._refuse(one, failure)
                 with contextlib.suppress(ConnectionError):
                     await reply.fail(failure)
@@ -816,7 +717,7 @@ class Gateway:
         reply: Reply,
     ) -> None:
         """One message of a WebSocket, or why it cannot be read. Its key may have been revoked since the last one."""
-        exchange.key = await self._identify(http, asked.wire)
+        exchange.key = await identify(http, asked.wire, self.gate, self.settings.listen)
         if isinstance(given, InterlinguaError):
             raise given
         if self._is_draining:
@@ -830,7 +731,9 @@ class Gateway:
         body = {name: value for name, value in own.items() if name not in _SOCKET_ONLY} | {"stream": True}
         if own.get("generate") is False:
             exchange.extra["prepares"] = True
-        incoming = await self._read(http, jsontext.write(body), GatewayOperation("call", asked.wire), exchange)
+        incoming = await read_request(
+            http, jsontext.write(body), GatewayOperation("call", asked.wire), exchange, self._references
+        )
         if isinstance(given, _SocketMessage):
             incoming = replace(incoming, received=given.received)
         if "prepares" in exchange.extra:
@@ -870,16 +773,16 @@ class Gateway:
         nothing = BadRequest(f"nothing answers {http.method} {path}; {remedy}", status=404)
         if http.method != "POST" or not key.passthrough or _is_odd(path):
             raise nothing
-        body = await self._body(http)
+        body = await read_body(http, self.settings.limits)
         try:
-            given = await _aside(len(body), _object, body, jsontext.read)
+            given = await aside(len(body), json_object, body, jsontext.read)
         except InterlinguaError:
             raise nothing from None
         in_path = _MODEL_IN_PATH.search(path)
         asked = unquote(in_path[0]) if in_path is not None else given.get("model")
         if not isinstance(asked, str) or not asked:
             raise nothing
-        await _aside(len(body), _object, body)
+        await aside(len(body), json_object, body)
         exchange.asked_model, exchange.body, exchange.lane = asked, body, "passed"
         plan = await self._router.plan(asked, key, _NOTHING, http.headers, 0)
         place = next((one for one in plan.places if one.wire is not None), None)
@@ -989,10 +892,6 @@ def _exchange(asked: GatewayOperation) -> Exchange:
     )
 
 
-def _too_large(limits: ClientLimits) -> BadRequest:
-    return BadRequest(f"the body is larger than {limits.body} bytes; send less", status=413, code="request_too_large")
-
-
 def _stopping() -> Overloaded:
     """The error for a client whose exchange is open when the gateway stops."""
     return Overloaded("the gateway is stopping; send the request again", status=503, code="stopping")
@@ -1012,61 +911,6 @@ async def _break_off(attempt: Attempt, exchange: Exchange, why: str, *, aborted:
     except Exception as error:
         log_defect(f"the partial answer of {exchange.id} cannot be stored", error)
         exchange.answer = AssistantMessage(content=(), stop_reason="aborted" if aborted else "error")
-
-
-def _refuse_pages(http: ClientRequest) -> None:
-    """Without keys a gateway serves the programs of this machine. Web pages can send requests to it, too, and would
-    spend its owner's money: a browser marks them."""
-    try:
-        guard.refuse_foreign_host(http)
-        guard.refuse_foreign_origin(http)
-    except HttpProblem as problem:
-        remedy = problem.remedy or "use the address that was printed"
-        raise AuthFailed(f"{problem}; {remedy}, or make a key for it", status=403, code=problem.code) from None
-
-
-def _secret(http: ClientRequest) -> str | None:
-    """Returns the client's key, from the header of its protocol. An AWS signature is not a key: it proves one that only
-    AWS has."""
-    given = http.headers.get("Authorization", "")
-    scheme, _, token = given.partition(" ")
-    if scheme.lower() == "bearer" and token.strip():
-        return token.strip()
-    for name in _KEY_HEADERS:
-        value = http.headers.get(name)
-        if value:
-            return value.strip()
-    return http.query.get("key") or None
-
-
-def _read_headers(http: ClientRequest, client_wire: Wire) -> tuple[str | None, dict[str, str], str | None]:
-    """The key of a request, the headers that belong to it, and its session. Plain calls of a connection share them."""
-    head = http.head if isinstance(http, PlainRequest) else None
-    if head is not None and head.read is not None:
-        return head.read  # type: ignore[no-any-return]
-    headers = http.headers
-    if head is None:
-        _refuse_two_keys(headers)
-    own = {name: ", ".join(values) for name in client_wire.http.request_headers if (values := headers.getall(name, ()))}
-    session = next((value for name in _SESSION_HEADERS if (value := headers.get(name))), None)
-    found = (_secret(http), own, session)
-    if head is not None:
-        head.read = found
-    return found
-
-
-def _refuse_odd_stream(residual: Mapping[str, Any]) -> None:
-    """Refuses a `stream` that is no boolean: the client would get an answer of another form than it reads."""
-    if residual.get("stream") is not None:
-        raise BadRequest(f"$.stream: expected true or false, got {type(residual['stream']).__name__}", status=400)
-
-
-def _refuse_two_keys(headers: MultiMapping[str]) -> None:
-    """Refuses a key or a session twice: a proxy before the gateway may have checked the other one. Lists may come in
-    several headers (RFC 9110, 5.2)."""
-    for name in ("Authorization", *_KEY_HEADERS, *_SESSION_HEADERS):
-        if len(headers.getall(name, ())) > 1:
-            raise BadRequest(f"the header {name} was sent twice; send it once", status=400)
 
 
 _MODEL_IN_PATH = re.compile(r"(?<=/models/).+(?=:[A-Za-z]+$)|(?<=/model/)[^/]+(?=/)")  # of Google and Bedrock
@@ -1140,16 +984,6 @@ def _is_odd(path: str) -> bool:
     return ".." in decoded or "//" in decoded or "\\" in decoded or any(ord(char) < 33 for char in decoded)
 
 
-def _decoded(asked: GatewayOperation, body: Any) -> Request:
-    """The request of a client; what is wrong with it is the client's fault."""
-    try:
-        value = _read_json(body) if isinstance(body, bytes) else body
-        request: Request = asked.wire.codec.decode_request(value, model=asked.model, stream=asked.stream)
-    except (FormatError, DialectError) as error:
-        raise BadRequest(str(error), status=400) from None
-    return request
-
-
 def _read_method(http: web.BaseRequest) -> str:
     """The method of a request, where HEAD is a GET whose response has no body (RFC 9110, 9.3.2)."""
     return "GET" if http.method == "HEAD" else http.method
@@ -1157,73 +991,6 @@ def _read_method(http: web.BaseRequest) -> str:
 
 def _is_call(path: str) -> bool:
     return operation_of("POST", path, {}).kind == "call"
-
-
-def _refuse_empty(asked: GatewayOperation, request: Request) -> None:
-    """Refuses a request without messages, unless what its wire has in their place is sent: a system text among them, or
-    a prompt that the provider stores. A model would be asked nothing, and adapting would invent a message.
-    """
-    facts, context = asked.wire.http, request.context
-    if asked.kind == "rephrased" and facts.rephrased is not None:
-        field = facts.rephrased.input_field
-    else:
-        field = facts.input_field
-        is_among = asked.wire.limits.later_system and (field == "messages" or context.system_role is not None)
-        if (context.system and is_among) or request.extra.get(asked.wire.base, {}).get("prompt"):
-            return
-    raise BadRequest(f"`{field}` is missing or empty; send at least one message in it", status=400)
-
-
-def _decoded_and_measured(asked: GatewayOperation, body: bytes) -> tuple[Request, int]:
-    request = _decoded(asked, body)
-    return request, taken(request.context)
-
-
-async def _aside(size: int, work: Callable[..., T], *given: Any) -> T:
-    """The result of work that takes as long as its input is large; in a thread where it would hold up the others."""
-    return work(*given) if size <= LARGE_BODY else await asyncio.to_thread(work, *given)
-
-
-def _rephrased(request: Callable[[Any], Any], body: bytes) -> bytes:
-    return jsontext.write(request(_object(body)))
-
-
-def _to_count(asked: GatewayOperation, body: bytes) -> Request:
-    """The request whose tokens are to be counted."""
-    assert asked.wire.http.count is not None
-    _refuse_other_encodings(body)
-    try:
-        return _decoded(asked, asked.wire.http.count.request(_object(body)))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise BadRequest(f"the body holds no request to count: {error!r}", status=400) from None
-
-
-def _refuse_other_encodings(body: bytes) -> None:
-    """Refuses a body that is not UTF-8 (RFC 8259, 8.1): a provider would read another text than the gateway."""
-    if not body.isascii():
-        try:
-            body.decode()
-        except UnicodeDecodeError as error:
-            raise BadRequest(f"the body is not UTF-8: byte {error.start}; send JSON in UTF-8", status=400) from None
-
-
-def _read_json(body: bytes) -> Any:
-    """The value of a body. One with a key twice is refused: a provider may take the other value than the one that was
-    checked here, also of limits and budgets."""
-    value = jsontext.read(body)
-    jsontext.refuse_duplicates(body, value)
-    return value
-
-
-def _object(body: bytes | str, read: Callable[[bytes], Any] = _read_json) -> dict[str, Any]:
-    """The JSON object of a body."""
-    try:
-        value = read(body.encode() if isinstance(body, str) else body)
-    except FormatError as error:
-        raise BadRequest(str(error), status=400) from None
-    if not isinstance(value, dict):
-        raise BadRequest("the body must be a JSON object", status=400)
-    return value
 
 
 def _json(value: Any, headers: Mapping[str, str]) -> web.Response:
