@@ -87,7 +87,7 @@ async def test_streams_of_either_lane_take_turns(model: str, upstream: Server) -
     Forwarded streams give way to new ones as translated streams do.
     """
     async with Gateway(settings_for(upstream)) as gateway, aiohttp.ClientSession() as session:
-        gateway._turns = turns = CountedTurns()
+        gateway._dispatcher._turns = turns = CountedTurns()
         upstream.say("word " * 50, fault=Pace(0.001))
         body = {"model": model, "max_tokens": 100, "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
         async with session.post(f"{gateway.url}/v1/messages", json=body) as response:

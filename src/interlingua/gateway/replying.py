@@ -10,11 +10,12 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from ..connect.auth.credentials import scrub
+from ..connect.stream import scrubbed
 from ..dialects.provider_errors import as_provider_error, status_of
 from ..dialects.registry import cut_frames
 from ..dialects.wire import JSON, SSE, Wire
 from ..values import jsontext
-from ..values.errors import InterlinguaError, ProviderError
+from ..values.errors import InterlinguaError, Overloaded, ProviderError
 from ..values.losses import Loss
 from .exchange import Exchange
 
@@ -22,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 LOSSES = "x-interlingua-losses"
 CACHE_BREAK = "x-interlingua-cache-break"
+LEFT = "the client left"
 STALLED = "the client does not read its answer"
 _LONGEST_HEADER = 2000
 _LONGEST_TRACE = 8000  # characters of a traceback in the log
@@ -32,6 +34,10 @@ _NO_RETRY = {"x-should-retry": "false"}
 class CredentialsRefused(ProviderError):
     """A provider refused the gateway's own credentials. For the client that is a failure of the server: a 401 would say
     that the client's key is wrong."""
+
+
+class InternalError(InterlinguaError):
+    """An internal error ended the exchange. Clients get status 500 and the id of the request."""
 
 
 def describe_losses(losses: Sequence[Loss]) -> str:
@@ -351,6 +357,19 @@ class Reply:
             log_defect(f"{self._exchange.id} cannot be ended", defect)
             self.ended = True
             self._channel.abort()
+
+
+def as_typed_error(exchange: Exchange, error: Exception, *secrets: str | None) -> InterlinguaError:
+    """Returns an error as a client may see it. An unexpected one is a defect of the gateway, and is logged."""
+    if isinstance(error, InterlinguaError):
+        return scrubbed(error, secrets)  # it may quote what the client sent
+    log_defect(f"{exchange.id} failed", error, *secrets)
+    return InternalError(f"internal error in {exchange.id}; see the gateway's log")
+
+
+def stopping_error() -> Overloaded:
+    """The error for a client whose exchange is open when the gateway stops."""
+    return Overloaded("the gateway is stopping; send the request again", status=503, code="stopping")
 
 
 def log_defect(what: str, error: Exception, *secrets: str | None) -> None:

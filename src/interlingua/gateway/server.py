@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ..connect.client import Client
 from ..connect.registry import ConnectorRegistry
-from ..connect.retry import Breaker, asks_to_wait, elsewhere, is_unpaid
+from ..connect.retry import Breaker
 from ..connect.stream import LARGEST_ANSWER, Timeouts, scrubbed
 from ..connect.transport import HttpTransport, Transport, whole
 from ..connect.transport import Reply as Upstream
@@ -35,25 +35,22 @@ from ..serving.listener import listen_error, refuse_socket_in_use, stop_acceptin
 from ..values import jsontext
 from ..values.errors import (
     Aborted,
-    AuthFailed,
     BadRequest,
-    ContextTooLong,
     FormatError,
     InterlinguaError,
     Overloaded,
-    RateLimited,
     TimedOut,
 )
 from ..values.folding import unfold
 from ..values.messages import AssistantMessage, Usage
 from ..values.request import Context, ModelDescriptor, Request
-from ..values.tokens import estimate, taken
+from ..values.tokens import taken
 from .background import Background, BackgroundRun, is_background, without_client
 from .cache_breaks import SentPrompts
 from .costs import reserve
+from .dispatch import Dispatcher
 from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
 from .front import Front, HandedOver, PlainRequest
-from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
 from .incoming import (
     LARGE_BODY,
     ClientRequest,
@@ -69,44 +66,37 @@ from .incoming import (
     rephrase,
     secret_of,
 )
-from .lanes import Attempt, TooLossy
 from .operations import GatewayOperation, operation_of
 from .recall import Recall, referred_ids
 from .references import References, keep_latest
 from .replying import (
+    LEFT,
     LOSSES,
     Channel,
-    CredentialsRefused,
     HttpChannel,
     Reply,
     SocketChannel,
+    as_typed_error,
     error_answer,
     in_time,
-    log_defect,
+    stopping_error,
 )
 from .rewriting import renaming
-from .routing import Place, Plan, Router
+from .routing import Router
 from .settings import Settings
 from .settlement import Settlement
 from .sockets import Lane, SocketLanes
 from .state import StateError, unavailable
 from .stored import conversation_answer, first_event, response_answer, wants_stream
-from .turns import Turns
 
 _log = logging.getLogger(__name__)
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _SHUTDOWN = 3.0  # seconds that open exchanges have when the gateway stops
 _ENDING = 1.0  # seconds that clients then have to receive the error
-_REMIND = 60.0  # seconds between two log lines about the same refused credentials
 _HEARTBEAT = 30.0  # seconds between two pings of a WebSocket
 _SOCKET_ONLY = ("type", "generate", "stream_id")  # of a message `response.create`
-LEFT = "the client left"
 _DEFAULTS = Settings()
-
-
-class InternalError(InterlinguaError):
-    """An internal error ended the exchange. Clients get status 500 and the id of the request."""
 
 
 class Gateway:
@@ -139,14 +129,12 @@ class Gateway:
         self.recall = Recall(settings.recall_bytes) if recall is None else recall
         self._references = References(self.recall)
         self._background = Background(self.recall)
-        self._prompts = SentPrompts(settings.recall_bytes // 4) if settings.recall_bytes > 0 else None
+        prompts = SentPrompts(settings.recall_bytes // 4) if settings.recall_bytes > 0 else None
+        self._dispatcher = Dispatcher(self._transport, self.breaker, self._references, prompts)
         self._active: set[asyncio.Task[Any]] = set()  # each with an open exchange
         self._sockets: set[SocketLanes] = set()
         self._grace = _SHUTDOWN
         self._is_draining = False  # no new requests
-        self._is_stopping = False
-        self._turns = Turns()
-        self._refused: dict[str, float] = {}  # by provider: when it was logged
 
     @property
     def connectors(self) -> ConnectorRegistry:
@@ -231,7 +219,7 @@ class Gateway:
             self._front.close_idle()
             self._stop_sockets()
             await self._none_open(self._grace)
-            self._is_stopping = True
+            self._dispatcher.is_stopping = True
             for task in self._active:
                 task.cancel()
             await self._none_open(_ENDING)
@@ -326,7 +314,7 @@ class Gateway:
             await self._send_error(http, exchange, error, channel)
 
     async def _send_error(self, http: ClientRequest, exchange: Exchange, error: Exception, channel: Channel) -> None:
-        failure = self._typed(exchange, error, secret_of(http))
+        failure = as_typed_error(exchange, error, secret_of(http))
         await self._refuse(exchange, failure)
         status, body, headers = error_answer(exchange, failure)
         await channel.send(status, {**Reply(channel, exchange).headers(), **headers}, body)
@@ -364,13 +352,6 @@ class Gateway:
         if isinstance(value, bytes):
             return web.Response(body=value, content_type=SSE, charset="utf-8", headers=headers)
         return _json(value, headers)
-
-    def _typed(self, exchange: Exchange, error: Exception, *secrets: str | None) -> InterlinguaError:
-        """Returns an error as a client may see it. An unexpected one is a defect of the gateway, and is logged."""
-        if isinstance(error, InterlinguaError):
-            return scrubbed(error, secrets)  # it may quote what the client sent
-        log_defect(f"{exchange.id} failed", error, *secrets)
-        return InternalError(f"internal error in {exchange.id}; see the gateway's log")
 
     async def _refuse(self, exchange: Exchange, failure: InterlinguaError) -> None:
         exchange.error, exchange.status = failure, status_of(as_provider_error(failure))
@@ -467,21 +448,21 @@ class Gateway:
         try:
             try:
                 if longest is None:
-                    await self._dispatch(exchange, incoming, plan, reply)
+                    await self._dispatcher.dispatch(exchange, incoming, plan, reply)
                 else:
                     clock = asyncio.timeout(longest - (time.time() - exchange.started))
                     async with clock:
-                        await self._dispatch(exchange, incoming, plan, reply)
+                        await self._dispatcher.dispatch(exchange, incoming, plan, reply)
             except ConnectionError:
                 raise
             except Exception as error:  # no attempt has ended it: the client is still owed an end
                 too_long = isinstance(error, TimeoutError) and clock is not None and clock.expired()
                 message = f"the exchange took longer than {longest or 0:g} s; ask for less at once"
-                await reply.fail(TimedOut(message) if too_long else self._typed(exchange, error, secret_of(http)))
+                await reply.fail(TimedOut(message) if too_long else as_typed_error(exchange, error, secret_of(http)))
         except (asyncio.CancelledError, ConnectionError) as left:  # the client's: those of the provider are typed
-            if self._is_stopping and isinstance(left, asyncio.CancelledError):
+            if self._dispatcher.is_stopping and isinstance(left, asyncio.CancelledError):
                 with contextlib.suppress(ConnectionError):
-                    await reply.fail(_stopping())
+                    await reply.fail(stopping_error())
             if not reply.ended:  # a client may leave as soon as it has the end
                 exchange.is_aborted = True
                 exchange.error = exchange.error or Aborted(LEFT)
@@ -491,124 +472,6 @@ class Gateway:
             reply.stop()
             self._active.discard(task)
             self._settlement.close(exchange, reservation)
-
-    # --- candidates
-
-    async def _dispatch(self, exchange: Exchange, incoming: Incoming, plan: Plan, reply: Reply) -> None:
-        """Calls the candidates of a plan in turn. The failure of the last is sent to the client in its wire's form."""
-        retry = plan.retry
-        failure: InterlinguaError | None = None
-        encoder, before, too_small = None, None, 0
-        for at, place in enumerate(plan.places):
-            more = at + 1 < len(plan.places)
-            if 0 < (place.model.context_window or 0) <= too_small:
-                continue
-            for tries in range(1, retry.attempts + place.keys):
-                if before is None and exchange.answer is not None and exchange.model is not None:
-                    # Charged, although the client received nothing: the next attempt starts over.
-                    used = estimated_usage(exchange.answer, incoming.request)
-                    exchange.discarded += ((exchange.model, used),)
-                    exchange.answer = exchange.usage = None
-                exchange.attempts += 1
-                exchange.is_counted = False
-                exchange.model = place.model
-                attempt = Attempt(
-                    place,
-                    exchange,
-                    incoming,
-                    reply,
-                    self._transport,
-                    holds=more and before is None,
-                    remember=self._references.remember,
-                    remember_text=self._references.remember_text,
-                    save=self.recall.save if self.recall.shared is not None else None,
-                    turns=self._turns,
-                    prompts=self._prompts,
-                    may_break=before is not None or (more and plan.continues),
-                    before=before,
-                    encoder=encoder if before is not None else None,
-                )
-                sent = reply.sent
-                failure = await self._try(attempt, place, exchange, reply, may_wait=not more)
-                if failure is None:
-                    return
-                encoder = attempt.encoder
-                await _break_off(attempt, exchange, str(failure))
-                if reply.sent > sent:
-                    break
-                if tries < place.keys and (isinstance(failure, RateLimited | AuthFailed) or is_unpaid(failure)):
-                    continue  # with the next key
-                if tries >= retry.attempts or not retry.again(failure) or (more and asks_to_wait(failure)):
-                    break
-                await asyncio.sleep(retry.wait(failure, tries))
-            assert failure is not None
-            self.breaker.failed(place.target, failure)
-            failure = self._blamed(failure, place)
-            if isinstance(failure, ContextTooLong):
-                too_small = max(too_small, place.model.context_window or 0)
-            if not (elsewhere(failure) or isinstance(failure, TooLossy)):
-                break
-            if reply.begun and more:
-                partial, given = exchange.answer, exchange.request
-                if partial is None or given is None or not (plan.continues and may_continue(given, partial)):
-                    break
-                if incoming.rephrased is not None:  # a prompt is followed by no answer
-                    break
-                if partial is not before:
-                    used = estimated_usage(partial, incoming.request, estimate(before) if before is not None else 0)
-                    loss = handover_loss(partial, place.name, plan.places[at + 1].name, failure)
-                    exchange.earlier += (BrokenOff(place.model, used, loss),)
-                before = without_signatures(partial)
-                incoming = replace(
-                    incoming,
-                    request=continued(given, before, place.model),
-                    resolved=continued(incoming.resolved or given, before, place.model),
-                    body=None,
-                )
-        assert failure is not None
-        await reply.fail(failure, encoder if reply.begun else None)
-
-    def _blamed(self, failure: InterlinguaError, place: Place) -> InterlinguaError:
-        """Returns the failure of a place as a client may see it: a refused key is the gateway's, not the client's."""
-        if not isinstance(failure, AuthFailed):
-            return failure
-        refused = f"{place.name} refused the gateway's credentials"
-        if time.monotonic() - self._refused.get(place.model.provider, -math.inf) > _REMIND:
-            self._refused[place.model.provider] = time.monotonic()
-            _log.error("%s (status %d): %s; check the keys of its provider", refused, failure.status, failure.message)
-        return CredentialsRefused(
-            f"{refused}: {failure.message}", status=502, code="credentials_refused", body=failure.body
-        )
-
-    async def _try(
-        self, attempt: Attempt, place: Place, exchange: Exchange, reply: Reply, *, may_wait: bool
-    ) -> InterlinguaError | None:
-        """Runs an attempt; returns its failure, if it failed.
-
-        It is broken off if the client leaves or the gateway stops. `may_wait`: no other candidate could answer sooner.
-        """
-        try:
-            self.breaker.check(place.target)
-            if not may_wait:
-                self.breaker.check_wait(place.target)
-            if place.slots is None:
-                await attempt.run()
-            else:
-                async with place.turn():
-                    await attempt.run()
-        except InterlinguaError as error:
-            return _cleaned(error, place)
-        except (Exception, asyncio.CancelledError) as error:
-            if self._is_stopping and isinstance(error, asyncio.CancelledError):
-                await _break_off(attempt, exchange, str(_stopping()))
-                await reply.fail(_stopping(), attempt.encoder if reply.begun else None)
-                raise
-            if isinstance(error, ConnectionError | asyncio.CancelledError):
-                await _break_off(attempt, exchange, LEFT, aborted=True)
-                raise
-            return self._typed(exchange, error, *place.secrets)
-        self.breaker.succeeded(place.target)
-        return None
 
     # --- other endpoints
 
@@ -694,7 +557,7 @@ class Gateway:
             except ConnectionError:
                 return False
             except Exception as error:
-                failure = self._typed(one, error, secret_of(http))
+                failure = as_typed_error(one, error, secret_of(http))
                 await self._refuse(one, failure)
                 with contextlib.suppress(ConnectionError):
                     await reply.fail(failure)
@@ -721,7 +584,7 @@ class Gateway:
         if isinstance(given, InterlinguaError):
             raise given
         if self._is_draining:
-            raise _stopping()
+            raise stopping_error()
         if given.get("type") != "response.create":
             # The only event of a client (developers.openai.com/api/reference/resources/responses/websocket-events).
             remedy = "send response.create; to cancel a response, close the WebSocket"
@@ -823,7 +686,7 @@ class Gateway:
             return web.Response(status=upstream.status, body=answer, headers=headers)
         except (TimeoutError, InterlinguaError) as error:
             if isinstance(error, InterlinguaError):
-                failure = self._blamed(_cleaned(error, place), place)
+                failure = self._dispatcher.blamed(scrubbed(error, place.secrets), place)
             elif exchange.is_stream:
                 failure = TimedOut("the stream was silent, or took, too long")
             else:
@@ -890,27 +753,6 @@ def _exchange(asked: GatewayOperation) -> Exchange:
         is_stream=False,
         started=time.time(),
     )
-
-
-def _stopping() -> Overloaded:
-    """The error for a client whose exchange is open when the gateway stops."""
-    return Overloaded("the gateway is stopping; send the request again", status=503, code="stopping")
-
-
-def _cleaned(error: InterlinguaError, place: Place) -> InterlinguaError:
-    """The error without the keys of the place in its text."""
-    return scrubbed(error, place.secrets)
-
-
-async def _break_off(attempt: Attempt, exchange: Exchange, why: str, *, aborted: bool = False) -> None:
-    """Keeps what had come of an answer. Where that fails it counts as an empty one, which a provider has charged."""
-    try:
-        await attempt.break_off(why, aborted=aborted)
-    except ConnectionError:
-        raise
-    except Exception as error:
-        log_defect(f"the partial answer of {exchange.id} cannot be stored", error)
-        exchange.answer = AssistantMessage(content=(), stop_reason="aborted" if aborted else "error")
 
 
 _MODEL_IN_PATH = re.compile(r"(?<=/models/).+(?=:[A-Za-z]+$)|(?<=/model/)[^/]+(?=/)")  # of Google and Bedrock
