@@ -44,12 +44,13 @@ from ..values.messages import (
     text_of,
 )
 from ..values.regular import read_regular
-from ..values.request import CallOptions, ModelDescriptor, Request
+from ..values.request import CallOptions, Context, ModelDescriptor, Request
 from .exchange import ClientKey
 from .settings import Alias, ProviderSettings, Rule, Settings, Target
 
 _LONGEST_WAIT = 10.0  # seconds that a client waits for another try at the same place
 _REMEMBERED = 1000  # names without an alias whose places are kept
+NO_CONVERSATION = Request(model=ModelDescriptor(id=""), context=Context(messages=()))  # of calls that have none
 
 
 def secret(reference: str) -> str:
