@@ -85,6 +85,11 @@ def _refuse_pages(http: ClientRequest) -> None:
         raise AuthFailed(f"{problem}; {remedy}, or make a key for it", status=403, code=problem.code) from None
 
 
+def method_of(http: web.BaseRequest) -> str:
+    """The method of a request, where HEAD is a GET whose response has no body (RFC 9110, 9.3.2)."""
+    return "GET" if http.method == "HEAD" else http.method
+
+
 def secret_of(http: ClientRequest) -> str | None:
     """Returns the client's key, from the header of its protocol. An AWS signature is not a key: it proves one that only
     AWS has."""

@@ -6,7 +6,6 @@ async with Gateway(Settings(listen=Listen(port=0))) as gateway:
 
 import asyncio
 import contextlib
-import logging
 import os
 import random
 import ssl
@@ -27,13 +26,7 @@ from ..dialects.provider_errors import as_provider_error, status_of
 from ..dialects.wire import JSON, SSE
 from ..serving.listener import listen_error, refuse_socket_in_use, stop_accepting
 from ..values import jsontext
-from ..values.errors import (
-    Aborted,
-    BadRequest,
-    InterlinguaError,
-    Overloaded,
-    TimedOut,
-)
+from ..values.errors import Aborted, BadRequest, InterlinguaError, Overloaded, TimedOut
 from ..values.folding import unfold
 from ..values.messages import AssistantMessage, Usage
 from ..values.tokens import taken
@@ -41,6 +34,7 @@ from .background import Background, BackgroundRun, is_background, without_client
 from .cache_breaks import SentPrompts
 from .costs import reserve
 from .dispatch import Dispatcher
+from .endpoints import Endpoints, first_event, wants_stream
 from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
 from .front import Front, HandedOver, PlainRequest
 from .incoming import (
@@ -50,17 +44,16 @@ from .incoming import (
     aside,
     identify,
     json_object,
+    method_of,
     read_body,
-    read_count,
     read_request,
-    refuse_empty,
     refuse_other_encodings,
     rephrase,
     secret_of,
 )
 from .operations import GatewayOperation, operation_of
 from .passthrough import Passthrough
-from .recall import Recall, referred_ids
+from .recall import Recall
 from .references import References, keep_latest
 from .replying import (
     LEFT,
@@ -73,14 +66,11 @@ from .replying import (
     error_answer,
     stopping_error,
 )
-from .routing import NO_CONVERSATION, Router
+from .routing import Router
 from .settings import Settings
 from .settlement import Settlement
 from .sockets import Lane, SocketLanes
-from .state import StateError, unavailable
-from .stored import conversation_answer, first_event, response_answer, wants_stream
 
-_log = logging.getLogger(__name__)
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _SHUTDOWN = 3.0  # seconds that open exchanges have when the gateway stops
@@ -120,6 +110,7 @@ class Gateway:
         self.recall = Recall(settings.recall_bytes) if recall is None else recall
         self._references = References(self.recall)
         self._background = Background(self.recall)
+        self._endpoints = Endpoints(self._references, self._background)
         prompts = SentPrompts(settings.recall_bytes // 4) if settings.recall_bytes > 0 else None
         self._dispatcher = Dispatcher(self._transport, self.breaker, self._references, prompts)
         self._passthrough = Passthrough(self._transport, self._settlement, self._dispatcher.blamed)
@@ -282,7 +273,7 @@ class Gateway:
         path = http.rel_url.raw_path
         if http.method == "HEAD" and path == "/":
             return web.Response()
-        asked = operation_of(_read_method(http), path, http.headers)
+        asked = operation_of(method_of(http), path, http.headers)
         exchange = _exchange(asked)
         is_surplus = self._front is not None and http.protocol in self._front.server.surplus
         channel = HttpChannel(http, closes=is_surplus)
@@ -314,7 +305,7 @@ class Gateway:
     async def _served(
         self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange, channel: HttpChannel
     ) -> web.StreamResponse:
-        own = self.routes.get((_read_method(http), http.rel_url.raw_path))
+        own = self.routes.get((method_of(http), http.rel_url.raw_path))
         if own is not None:
             return await own(http)
         if channel.closes:
@@ -340,7 +331,8 @@ class Gateway:
             start, exchange.is_stream = first_event(http.query), True
             await run.deliver(self._shown(channel, exchange), start)
             return channel.response
-        value, headers = await self._small(http, asked, exchange), Reply(channel, exchange).headers()
+        value = await self._endpoints.answer(http, asked, exchange, self._router, self.settings.limits)
+        headers = Reply(channel, exchange).headers()
         if asked.kind == "stored" and (stored := self.recall.stored(exchange.key.name, asked.id)) and stored.losses:
             headers[LOSSES] = stored.losses
         if isinstance(value, bytes):
@@ -467,69 +459,6 @@ class Gateway:
             self._active.discard(task)
             self._settlement.close(exchange, reservation)
 
-    # --- other endpoints
-
-    async def _small(self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange) -> Any:
-        """Answers that need no model."""
-        facts, key = asked.wire.http, exchange.key
-        if asked.kind == "list":
-            names = self._router.names(key)
-            if facts.models_page is None:
-                return facts.list_models(names)
-            page, fields = facts.models_page(names, http.query)
-            return {**facts.list_models(page), **fields}
-        if asked.kind == "model":
-            names = await self._routed(asked.model, key, http)
-            if not names:
-                raise BadRequest(f"the model {asked.model!r} does not exist", status=404, code="model_not_found")
-            listed = facts.list_models(names)
-            return next(value[0] for value in listed.values() if isinstance(value, list))
-        body = await read_body(http, self.settings.limits)
-        if asked.kind == "fixed":
-            given = json_object(body) if body else {}
-            names = await self._routed(given.get("model") or given.get("name"), key, http)
-            return facts.fixed[asked.part or ""]([*self._router.names(key), *names], given)
-        if asked.kind == "count" and facts.count is not None:
-            request = await aside(len(body), read_count, asked, body)
-            if facts.stored_route is not None:
-                request, _ = await self._references.with_history(exchange, request)
-                if ids := referred_ids(request.context.messages, asked.wire.base):
-                    request, _ = await self._references.with_items(exchange, request, ids)
-            if not request.context.messages:
-                refuse_empty(asked, request)
-            return facts.count.answer(await aside(len(body), taken, request.context))
-        kind = "conversation" if asked.kind == "conversation" else "response"
-        await self._references.fetch(key.name, kind, asked.id)
-        method, query = _read_method(http), http.query
-        if asked.kind == "stored":
-            if asked.part == "cancel" or method == "DELETE":
-                await self._background.cancel(key.name, asked.id)
-            elif asked.part is None and wants_stream(query):
-                await self._background.ended(key.name, asked.id)
-        if asked.kind == "conversation":
-            await self._references.fetch(key.name, "facts", asked.id)
-            given = json_object(body) if body else {}
-            answer = conversation_answer(
-                self.recall, key.name, method, asked, query, given, turn=exchange.id, now=exchange.started
-            )
-        else:
-            answer = response_answer(self.recall, key.name, method, asked, query)
-        try:
-            await self.recall.save()
-        except StateError as error:
-            raise unavailable(f"stored {kind}s cannot be changed", error) from None
-        return answer
-
-    async def _routed(self, name: Any, key: ClientKey, http: ClientRequest) -> list[str]:
-        """Returns the name of a model if a call with it would be routed: no list has all models of a provider."""
-        if not isinstance(name, str):
-            return []
-        try:
-            await self._router.plan(name, key, NO_CONVERSATION, http.headers, 0)
-        except InterlinguaError:
-            return []
-        return [name]
-
     async def _socket(self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange) -> web.StreamResponse:
         """Requests over a WebSocket: each message `response.create` is answered with its events."""
         socket = web.WebSocketResponse(max_msg_size=self.settings.limits.body, heartbeat=_HEARTBEAT, timeout=_ENDING)
@@ -643,11 +572,6 @@ def _exchange(asked: GatewayOperation) -> Exchange:
         is_stream=False,
         started=time.time(),
     )
-
-
-def _read_method(http: web.BaseRequest) -> str:
-    """The method of a request, where HEAD is a GET whose response has no body (RFC 9110, 9.3.2)."""
-    return "GET" if http.method == "HEAD" else http.method
 
 
 def _is_call(path: str) -> bool:

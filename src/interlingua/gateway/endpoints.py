@@ -1,6 +1,7 @@
-"""Stored responses and conversations, which clients look up, describe, extend and delete by id.
+"""Endpoints that need no provider: models, counts of tokens, and stored responses and conversations.
 
-The paths are those of the Responses API: `/responses/{id}`, `/conversations/{id}` and their items.
+Clients look the latter up, describe, extend and delete them by id, at the paths of the Responses API:
+`/responses/{id}`, `/conversations/{id}` and their items.
 """
 
 import itertools
@@ -9,24 +10,105 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+from aiohttp import web
 from msgspec.structs import replace
 
 from ..dialects.registry import cut_frames
 from ..dialects.wire import SSE
-from ..values.errors import BadRequest, DialectError
+from ..values.errors import BadRequest, DialectError, InterlinguaError
 from ..values.folding import unfold
 from ..values.messages import Message
 from ..values.request import Context, ModelDescriptor, Request
-from .background import failed
+from ..values.tokens import taken
+from .background import Background, failed
+from .exchange import ClientKey, Exchange
+from .incoming import ClientRequest, aside, json_object, method_of, read_body, read_count, refuse_empty
 from .operations import GatewayOperation
-from .recall import ConversationFacts, Recall, is_pending
+from .recall import ConversationFacts, Recall, is_pending, referred_ids
+from .references import References
+from .routing import NO_CONVERSATION, Router
+from .settings import ClientLimits
+from .state import StateError, unavailable
 
 _NO_REQUEST = Request(model=ModelDescriptor(provider="", id="-"), context=Context(messages=()))
 # platform.openai.com/docs/api-reference/conversations/list-items
 _PAGE, _MAX_PAGE = 20, 100  # items
 
 
-def response_answer(recall: Recall, key: str, method: str, asked: GatewayOperation, query: Mapping[str, str]) -> Any:
+class Endpoints:
+    """What the gateway answers itself."""
+
+    def __init__(self, references: References, background: Background) -> None:
+        self._references = references
+        self._background = background
+
+    async def answer(
+        self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange, router: Router, limits: ClientLimits
+    ) -> Any:
+        """Returns the value of an answer, or the bytes of its stream."""
+        facts, key = asked.wire.http, exchange.key
+        if asked.kind == "list":
+            names = router.names(key)
+            if facts.models_page is None:
+                return facts.list_models(names)
+            page, fields = facts.models_page(names, http.query)
+            return {**facts.list_models(page), **fields}
+        if asked.kind == "model":
+            names = await _routed(router, asked.model, key, http)
+            if not names:
+                raise BadRequest(f"the model {asked.model!r} does not exist", status=404, code="model_not_found")
+            listed = facts.list_models(names)
+            return next(value[0] for value in listed.values() if isinstance(value, list))
+        body = await read_body(http, limits)
+        if asked.kind == "fixed":
+            given = json_object(body) if body else {}
+            names = await _routed(router, given.get("model") or given.get("name"), key, http)
+            return facts.fixed[asked.part or ""]([*router.names(key), *names], given)
+        if asked.kind == "count" and facts.count is not None:
+            request = await aside(len(body), read_count, asked, body)
+            if facts.stored_route is not None:
+                request, _ = await self._references.with_history(exchange, request)
+                if ids := referred_ids(request.context.messages, asked.wire.base):
+                    request, _ = await self._references.with_items(exchange, request, ids)
+            if not request.context.messages:
+                refuse_empty(asked, request)
+            return facts.count.answer(await aside(len(body), taken, request.context))
+        recall = self._references.recall
+        kind = "conversation" if asked.kind == "conversation" else "response"
+        await self._references.fetch(key.name, kind, asked.id)
+        method, query = method_of(http), http.query
+        if asked.kind == "stored":
+            if asked.part == "cancel" or method == "DELETE":
+                await self._background.cancel(key.name, asked.id)
+            elif asked.part is None and wants_stream(query):
+                await self._background.ended(key.name, asked.id)
+        if asked.kind == "conversation":
+            await self._references.fetch(key.name, "facts", asked.id)
+            given = json_object(body) if body else {}
+            answer = _conversation_answer(
+                recall, key.name, method, asked, query, given, turn=exchange.id, now=exchange.started
+            )
+        else:
+            answer = _response_answer(recall, key.name, method, asked, query)
+        try:
+            await recall.save()
+        except StateError as error:
+            raise unavailable(f"stored {kind}s cannot be changed", error) from None
+        return answer
+
+
+async def _routed(router: Router, name: Any, key: ClientKey, http: ClientRequest) -> list[str]:
+    """Returns the name of a model if a call with it would be routed: no list has all models of a provider."""
+    if not isinstance(name, str):
+        return []
+    try:
+        await router.plan(name, key, NO_CONVERSATION, http.headers, 0)
+    except InterlinguaError:
+        return []
+    return [name]
+
+
+def _response_answer(recall: Recall, key: str, method: str, asked: GatewayOperation, query: Mapping[str, str]) -> Any:
     """A stored response: itself, or as the bytes of its stream; its input, or its end."""
     codec = asked.wire.codec
     stored = recall.stored(key, asked.id)
@@ -73,7 +155,7 @@ def _after(stream: bytes, query: Mapping[str, str]) -> bytes:
     return b"".join(itertools.islice(cut_frames(stream, SSE), start, None)) if start else stream
 
 
-def conversation_answer(
+def _conversation_answer(
     recall: Recall,
     key: str,
     method: str,
