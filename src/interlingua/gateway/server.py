@@ -1,4 +1,4 @@
-"""The gateway as a server: reads a request, checks it, forwards it until a candidate responds, settles its accounts.
+"""The gateway as a server: its life, and the way of each request: read, admitted, dispatched or answered here, settled.
 
 async with Gateway(Settings(listen=Listen(port=0))) as gateway:
     print(gateway.url)
@@ -43,7 +43,6 @@ from .incoming import (
     Incoming,
     aside,
     identify,
-    json_object,
     method_of,
     read_body,
     read_request,
@@ -69,14 +68,12 @@ from .replying import (
 from .routing import Router
 from .settings import Settings
 from .settlement import Settlement
-from .sockets import Lane, SocketLanes
+from .sockets import HEARTBEAT, Lane, SocketLanes, SocketMessage
 
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _SHUTDOWN = 3.0  # seconds that open exchanges have when the gateway stops
 _ENDING = 1.0  # seconds that clients then have to receive the error
-_HEARTBEAT = 30.0  # seconds between two pings of a WebSocket
-_SOCKET_ONLY = ("type", "generate", "stream_id")  # of a message `response.create`
 _DEFAULTS = Settings()
 
 
@@ -461,18 +458,13 @@ class Gateway:
 
     async def _socket(self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange) -> web.StreamResponse:
         """Requests over a WebSocket: each message `response.create` is answered with its events."""
-        socket = web.WebSocketResponse(max_msg_size=self.settings.limits.body, heartbeat=_HEARTBEAT, timeout=_ENDING)
+        socket = web.WebSocketResponse(max_msg_size=self.settings.limits.body, heartbeat=HEARTBEAT, timeout=_ENDING)
         try:
             await socket.prepare(http)
         except web.HTTPException as error:
             raise BadRequest(f"no WebSocket handshake: {error.text}; send version 13 and a key", status=400) from None
 
-        async def read(data: Any) -> dict[str, Any]:
-            found = _SocketMessage(await aside(len(data), json_object, data))
-            found.received = data.encode("utf-8", "replace") if isinstance(data, str) else data
-            return found
-
-        async def respond(given: dict[str, Any] | InterlinguaError, lane: Lane) -> bool:
+        async def respond(given: SocketMessage | InterlinguaError, lane: Lane) -> bool:
             one = replace(exchange, id=_new_id(), started=time.time(), extra={"lane": lane})
             reply = Reply(SocketChannel(http, socket, lane.name), one, before_end=self._settlement.before_end)
             try:
@@ -486,7 +478,7 @@ class Gateway:
                     await reply.fail(failure)
             return True
 
-        lanes = SocketLanes(socket, read, respond)
+        lanes = SocketLanes(socket, respond)
         self._sockets.add(lanes)
         try:
             await lanes.run()
@@ -497,7 +489,7 @@ class Gateway:
     async def _message(
         self,
         http: web.BaseRequest,
-        given: dict[str, Any] | InterlinguaError,
+        given: SocketMessage | InterlinguaError,
         asked: GatewayOperation,
         exchange: Exchange,
         reply: Reply,
@@ -508,20 +500,11 @@ class Gateway:
             raise given
         if self._is_draining:
             raise stopping_error()
-        if given.get("type") != "response.create":
-            # The only event of a client (developers.openai.com/api/reference/resources/responses/websocket-events).
-            remedy = "send response.create; to cancel a response, close the WebSocket"
-            raise BadRequest(f"unknown message type {given.get('type')!r}; {remedy}", status=400)
-        nested = given.get("response")
-        own = nested if isinstance(nested, dict) else given
-        body = {name: value for name, value in own.items() if name not in _SOCKET_ONLY} | {"stream": True}
-        if own.get("generate") is False:
+        body, generates = given.request()
+        if not generates:
             exchange.extra["prepares"] = True
-        incoming = await read_request(
-            http, jsontext.write(body), GatewayOperation("call", asked.wire), exchange, self._references
-        )
-        if isinstance(given, _SocketMessage):
-            incoming = replace(incoming, received=given.received)
+        incoming = await read_request(http, body, GatewayOperation("call", asked.wire), exchange, self._references)
+        incoming = replace(incoming, received=given.received)
         if "prepares" in exchange.extra:
             await self._prepare(http, incoming, exchange, reply)
         else:
@@ -550,12 +533,6 @@ class Gateway:
             asked = exchange.with_references(incoming.request)
             await reply.whole(incoming.wire.codec.encode_response(answer, request=asked).bytes(), ())
         self._settlement.close(exchange, None)
-
-
-class _SocketMessage(dict[str, Any]):
-    """A message of a WebSocket, with its text."""
-
-    received = b""
 
 
 def _new_id() -> str:

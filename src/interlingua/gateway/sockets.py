@@ -11,19 +11,45 @@ from typing import Any, TypeAlias
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from ..values import jsontext
 from ..values.errors import BadRequest, InterlinguaError
+from .incoming import aside, json_object
 from .recall import StoredResponse
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _NAMED_LANES = 32
 _ACTIVE = 16  # responses at once; further ones wait
 _WAITING = 4  # requests of a lane that wait for the response before them; after that the socket is not read
+HEARTBEAT = 30.0  # seconds between two pings of a WebSocket
+_OWN_FIELDS = ("type", "generate", "stream_id")  # of a message `response.create`
 GOING_AWAY = WSCloseCode.GOING_AWAY
 
-# Reads a message; an error becomes the answer to it.
-Read: TypeAlias = Callable[[Any], Awaitable[dict[str, Any]]]
 # Answers a message of a lane, or tells the error of reading it. False if the client is gone.
-Respond: TypeAlias = "Callable[[dict[str, Any] | InterlinguaError, Lane], Awaitable[bool]]"
+Respond: TypeAlias = "Callable[[SocketMessage | InterlinguaError, Lane], Awaitable[bool]]"
+
+
+class SocketMessage(dict[str, Any]):
+    """A message of a client, with its text."""
+
+    received = b""
+
+    def request(self) -> tuple[bytes, bool]:
+        """Returns the body of its request, and whether a response is to be generated."""
+        if self.get("type") != "response.create":
+            # The only event of a client (developers.openai.com/api/reference/resources/responses/websocket-events).
+            remedy = "send response.create; to cancel a response, close the WebSocket"
+            raise BadRequest(f"unknown message type {self.get('type')!r}; {remedy}", status=400)
+        nested = self.get("response")
+        own = nested if isinstance(nested, dict) else self
+        body = {name: value for name, value in own.items() if name not in _OWN_FIELDS} | {"stream": True}
+        return jsontext.write(body), own.get("generate") is not False
+
+
+async def _read(data: Any) -> SocketMessage:
+    """Reads a message; an error becomes the answer to it."""
+    message = SocketMessage(await aside(len(data), json_object, data))
+    message.received = data.encode("utf-8", "replace") if isinstance(data, str) else data
+    return message
 
 
 class Lane:
@@ -33,7 +59,7 @@ class Lane:
         self.name = name
         self.lanes = lanes
         self.latest: dict[str, StoredResponse] = {}
-        self.waiting: asyncio.Queue[dict[str, Any] | InterlinguaError] = asyncio.Queue(_WAITING)
+        self.waiting: asyncio.Queue[SocketMessage | InterlinguaError] = asyncio.Queue(_WAITING)
         self.task: asyncio.Task[None] | None = None
 
     def stored(self, id: str) -> StoredResponse | None:
@@ -50,9 +76,8 @@ class SocketLanes:
     The socket is read all the time: pings are answered, and a client that closes it ends its responses.
     """
 
-    def __init__(self, socket: web.WebSocketResponse, read: Read, respond: Respond) -> None:
+    def __init__(self, socket: web.WebSocketResponse, respond: Respond) -> None:
         self._socket = socket
-        self._read = read
         self._respond = respond
         self._lanes: dict[str | None, Lane] = {}
         self._turns = asyncio.Semaphore(_ACTIVE)
@@ -86,10 +111,10 @@ class SocketLanes:
             if message.type is WSMsgType.ERROR:  # too large, or no WebSocket any more: it has been closed
                 return
             self._unanswered += 1
-            given: dict[str, Any] | InterlinguaError
+            given: SocketMessage | InterlinguaError
             name = None
             try:
-                given = await self._read(message.data)
+                given = await _read(message.data)
                 name = self._lane_name(given)
             except InterlinguaError as error:
                 given = error
@@ -99,7 +124,7 @@ class SocketLanes:
                 lane.task = asyncio.ensure_future(self._answer(lane))
             await lane.waiting.put(given)
 
-    def _lane_name(self, given: dict[str, Any]) -> str | None:
+    def _lane_name(self, given: SocketMessage) -> str | None:
         nested = given.get("response")  # where older clients put the request
         name = given.get("stream_id", nested.get("stream_id") if isinstance(nested, dict) else None)
         if name is None:
