@@ -54,7 +54,7 @@ BEFORE: list[tuple[Any, str]] = [
     (lanes, "refuse_losses"),
     (Reply, "losing"),
     (Place, "access"),
-    (Attempt, "_headers"),
+    (lanes, "request_headers"),
     (HttpTransport, "send"),
     (lanes, "actual_type"),
 ]

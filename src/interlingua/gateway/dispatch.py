@@ -17,7 +17,8 @@ from .cache_breaks import SentPrompts
 from .exchange import Exchange
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
 from .incoming import Incoming
-from .lanes import Attempt, TooLossy
+from .lanes import Attempt
+from .outgoing import TooLossy
 from .references import References
 from .replying import LEFT, CredentialsRefused, Reply, as_typed_error, log_defect, stopping_error
 from .routing import Place, Plan
