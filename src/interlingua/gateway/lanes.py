@@ -9,7 +9,7 @@ Failures are raised as typed errors. `Reply.begun` tells whether the client has 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -32,7 +32,7 @@ from ..connect.transport import ERROR_BODY_LIMIT, Transport, whole
 from ..connect.transport import Reply as Upstream
 from ..dialects.framing import Frame, Framing, actual_type, essence
 from ..dialects.provider_errors import failure_of
-from ..dialects.wire import AWS, JSON, SSE, Rephrased, TextAnswer
+from ..dialects.wire import AWS, JSON, SSE, Rephrased
 from ..values import jsontext
 from ..values.abort import Abort
 from ..values.errors import AuthFailed, BadWire, FormatError, InterlinguaError, TransportError
@@ -57,6 +57,7 @@ from .handover import item_ids, joined, shifted
 from .incoming import LARGE_BODY, Incoming
 from .outgoing import Outgoing, outgoing, refuse_losses, refuse_own_fields, request_headers, signed
 from .recall import is_unique
+from .references import References
 from .replying import Reply
 from .rewriting import Cutter, FrameRenaming, renaming, valid_text, without_repeats
 from .routing import Place
@@ -114,12 +115,10 @@ class Attempt:
         incoming: Incoming,
         reply: Reply,
         transport: Transport,
+        references: References,
         *,
         holds: bool,
-        remember: Callable[[Exchange, AssistantMessage, str], None],
-        remember_text: Callable[[Exchange, TextAnswer, Deferred, int], None],
         turns: Turns,
-        save: Callable[[], Awaitable[None]] | None = None,
         prompts: SentPrompts | None = None,
         may_break: bool = False,
         before: AssistantMessage | None = None,
@@ -130,15 +129,14 @@ class Attempt:
         self._incoming = incoming
         self._reply = reply
         self._transport = transport
+        self._references = references
+        self._is_shared = references.recall.shared is not None  # what is remembered
         self._turns = turns
         self._holds = holds  # back what shows nothing, so that another place may still answer
         self._pending: list[bytes] = []
         self._stamp = int(time.time() * 1000)
         self._upstream: Upstream | None = None
         self._watch: Watch | None = None
-        self._remember = remember
-        self._remember_text = remember_text
-        self._save = save  # what was remembered, where others share it
         self._prompts = prompts  # to see what a prompt changes of the one before
         self._may_break = may_break  # another candidate may continue the response, so it must pass through an encoder
         self._before = before  # what earlier places gave of the answer, and `encoder` has written
@@ -256,8 +254,8 @@ class Attempt:
                 exchange.usage = found.usage
                 exchange.response = Deferred(place.decode, body, self._stamp, found.model)
                 if found.id:
-                    self._remember_text(exchange, found, exchange.response, len(body))
-                    if self._save is not None:
+                    self._references.remember_text(exchange, found, exchange.response, len(body))
+                    if self._is_shared:
                         await self._share()
                 await self._forward(body, made)
                 return
@@ -272,7 +270,7 @@ class Attempt:
         if self._exchange.is_stream:
             await self._play(list(unfold(answer)))
         elif made.lane == "same":
-            if self._save is not None:
+            if self._is_shared:
                 await self._share()
             await self._forward(body, made)
         else:
@@ -300,7 +298,7 @@ class Attempt:
         encoded = self._incoming.wire.codec.encode_response(self._named(answer), request=self._asked)
         lost = losses + without_records(encoded.losses)
         self._exchange.losses = lost
-        if self._save is not None:
+        if self._is_shared:
             await self._share()
         await self._reply.whole(encoded.bytes(), lost)
 
@@ -438,16 +436,16 @@ class Attempt:
 
     async def _share(self) -> None:
         """Shares the response before its end is sent: the next turn may come at once, to another worker."""
-        if self._save is not None:
+        if self._is_shared:
             try:
-                await self._save()
+                await self._references.recall.save()
             except StateError as error:
                 log_failure("answers are not shared with other workers yet", error)
 
     def _answered(self, message: AssistantMessage) -> None:
         """Remembers a complete response before the client has its end: the next turn may come at once."""
         self._exchange.answer = message
-        self._remember(self._exchange, message, self._id_of(message))
+        self._references.remember(self._exchange, message, self._id_of(message))
 
     def _named(self, message: AssistantMessage) -> AssistantMessage:
         """Returns a response with what clients expect: its own id, and a stop reason of their wire."""
