@@ -54,6 +54,37 @@ def test_a_deleted_session_is_gone_and_comes_back_as_it_was(store: Store) -> Non
         assert before == session.conversation() and "q" == session.branches()["main"].head
 
 
+def test_two_sessions_of_one_name_that_are_deleted_at_once_can_both_be_restored(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second must not take the place of the first."""
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.0)
+    for text in ("first", "second"):
+        with Session.open("s", store=store) as session:
+            session.append(user(text))
+        delete(store, "main", "s")
+    restored = []
+    for _ in range(2):
+        restore(store, "main", "s")
+        with Session.open("s", store=store, read_only=True) as session:
+            restored += texts(session.messages)
+        store.delete("main", "s")
+    assert ["second", "first"] == restored
+
+
+def test_a_session_that_has_the_name_by_now_is_not_replaced(store: Store) -> None:
+    """Another process may have begun it at the same moment."""
+    with Session.open("s", store=store) as session:
+        session.append(user("old"))
+    delete(store, "main", "s")
+    with Session.open("s", store=store) as session:
+        session.append(user("new"))
+    with pytest.raises(SessionBusy, match="same name"):
+        store.untrash("main", find_deleted(store, "main", "s"))
+    with Session.open("s", store=store, read_only=True) as session:
+        assert ["new"] == texts(session.messages)
+
+
 def test_after_the_period_everything_of_it_is_removed(store: Store) -> None:
     """Its lines, what was set aside of it, and blobs that nobody else names."""
     shared = picture(b"s")

@@ -546,11 +546,12 @@ class FileStore:
     # --- deleting ----------------------------------------------------------------------------------------------------
 
     def trash(self, agent: str, id: str) -> Deleted:
-        one = Deleted(id, int(time.time() * 1000))
         path = self.path(agent, id)
         discard(path.with_suffix(".idx"))
+        one = Deleted(id, int(time.time() * 1000))
         with typed(path):
-            path.replace(self._trash_path(agent, one))
+            while not _move(path, self._trash_path(agent, one)):
+                one = Deleted(id, one.at + 1)  # another session of the name was deleted in the same millisecond
         sync_folder(path.parent)
         return one
 
@@ -588,7 +589,8 @@ class FileStore:
     def untrash(self, agent: str, one: Deleted) -> None:
         path = self.path(agent, one.id)
         with typed(path):
-            self._trash_path(agent, one).replace(path)
+            if not _move(self._trash_path(agent, one), path):
+                raise SessionBusy(f"{agent}/{one.id}", "another session of the same name")
 
     def purge(self, agent: str, one: Deleted) -> None:
         for path in self._remains(agent, one):
@@ -748,6 +750,23 @@ def check_name(name: str, what: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SessionError(f"invalid {what} name {name!r}; use letters, digits and ._-")
     return name
+
+
+def _move(path: Path, target: Path) -> bool:
+    """Renames a file; returns False if the target exists. A plain rename would replace it."""
+    try:
+        os.link(path, target)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(target):
+            return False
+        path.rename(target)
+        return True
+    path.unlink()
+    return True
 
 
 def _backup(path: Path) -> Path:

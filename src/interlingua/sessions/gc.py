@@ -13,7 +13,7 @@ from ..values import jsontext
 from .blobs import NAME
 from .files import FileStore
 from .session import Session
-from .store import Deleted, SessionBusy, SessionDamaged, SessionError, SessionNotFound, Store, own_key, view_path
+from .store import Deleted, SessionDamaged, SessionError, SessionNotFound, Store, own_key, view_path
 from .tree import (
     BAD,
     BLANK,
@@ -66,10 +66,7 @@ def find_deleted(store: Store, agent: str, id: str, at: int | None = None) -> De
 
 def restore(store: Store, agent: str, id: str, *, at: int | None = None) -> None:
     """Restores a deleted session; of several of the same name, the latest or the one deleted `at` this time."""
-    one = find_deleted(store, agent, id, at)
-    if any(info.id == id for info in store.sessions(agent)):
-        raise SessionBusy(f"{agent}/{id}", "another session of the same name")
-    store.untrash(agent, one)
+    store.untrash(agent, find_deleted(store, agent, id, at))
 
 
 def purge(

@@ -320,6 +320,8 @@ class SqlStore:
     def trash(self, agent: str, id: str) -> Deleted:
         one = Deleted(id, int(time.time() * 1000))
         with self._database.transaction():
+            while self._exists(agent, f"{id}{_DELETED}{one.at}"):
+                one = Deleted(id, one.at + 1)  # another session of the name was deleted in the same millisecond
             self._rename(agent, id, f"{id}{_DELETED}{one.at}")
         return one
 
@@ -345,6 +347,8 @@ class SqlStore:
 
     def untrash(self, agent: str, one: Deleted) -> None:
         with self._database.transaction():
+            if self._exists(agent, one.id):
+                raise SessionBusy(f"{agent}/{one.id}", "another session of the same name")
             self._rename(agent, f"{one.id}{_DELETED}{one.at}", one.id)
 
     def purge(self, agent: str, one: Deleted) -> None:
@@ -356,6 +360,9 @@ class SqlStore:
     def _free(self, agent: str, base: str) -> str:
         names = {info for (info,) in self._database.rows("SELECT id FROM sessions WHERE agent = ?", agent)}
         return next(name for name in (f"{base}-{n}" for n in itertools.count(1)) if name not in names)
+
+    def _exists(self, agent: str, id: str) -> bool:
+        return bool(self._database.rows("SELECT 1 FROM sessions WHERE agent = ? AND id = ?", agent, id))
 
     def _rename(self, agent: str, id: str, to: str) -> None:
         self._database.rows("UPDATE sessions SET id = ? WHERE agent = ? AND id = ?", to, agent, id)
