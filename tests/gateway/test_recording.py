@@ -285,6 +285,19 @@ async def test_a_recording_answers_again_offline(tmp_path: Path) -> None:
     assert isinstance(missing, BadRequest) and "2 of its 3 messages" in str(missing)
 
 
+async def test_a_replayed_request_gets_the_answer_to_its_own_system_text(tmp_path: Path) -> None:
+    """In any order; a system text that was not recorded, as with another date, gets what there is."""
+    made = [turn(["Hello"], answer(system), system=system) for system in ("Sing.", "Rhyme.")]
+    await record(tmp_path, *made)
+    replay = Replay(sessions(tmp_path), redactor_of(RecordingSettings()))
+    other = turn(["Hello"], answer("?"), system="Count.")
+    requests = [one.request for one in (*made[::-1], *made, other) if one.request is not None]
+    replies = map(replay, requests)
+    given = [reply.text for reply in replies if isinstance(reply, AssistantMessage)]
+    assert ["Rhyme.", "Sing.", "Sing.", "Rhyme."] == given[:4]
+    assert given[4] in ("Sing.", "Rhyme.")
+
+
 async def test_a_system_text_alone_is_answered_from_its_recording(tmp_path: Path) -> None:
     """OpenAI's wires allow a request without other messages; nobody has to say anything first."""
     made = [turn([], answer(f"{system}!"), system=system) for system in ("Sing.", "Be kind.", f"Say {SECRET}.")]
