@@ -51,10 +51,11 @@ class _Traces:
 
     def note(self, exchange: Exchange) -> None:
         if telemetry.is_enabled() and exchange.model is not None and exchange.request is not None and exchange.attempts:
+            answer = exchange.answer  # its own usage is that of a part, if it was cut
             telemetry.record(
                 exchange.model,
                 exchange.request,
-                exchange.answer,
+                None if answer is None else replace(answer, usage=exchange.usage),
                 exchange.error,
                 started=exchange.started,
                 first=exchange.first_byte,
@@ -125,6 +126,11 @@ class Service:
     async def start(self) -> None:
         if self.settings.log.telemetry and not telemetry.is_enabled():
             telemetry.enable()
+            if not telemetry.has_provider():
+                _log.warning(
+                    "[log] telemetry has no effect: this process has no OpenTelemetry provider;"
+                    " start it with opentelemetry-instrument"
+                )
         self.ledger.recover()
         await self.gateway.start()
         self._watchers.append(asyncio.ensure_future(self._recover()))
