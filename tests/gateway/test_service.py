@@ -156,7 +156,13 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
 async def test_metrics_are_for_who_runs_the_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not through a proxy; with a token, only with the token."""
     async with serving(tmp_path) as service:
-        assert 403 == (await get(service, "/metrics", **{"X-Forwarded-For": "1.2.3.4"}))[0]
+        port = service.gateway.url.rpartition(":")[2]
+        for header in (  # a proxy; a page whose name leads to this machine, and any other page
+            {"X-Forwarded-For": "1.2.3.4"},
+            {"Host": f"page.example:{port}"},
+            {"Origin": "https://page.example"},
+        ):
+            assert 403 == (await get(service, "/metrics", **header))[0]
     monkeypatch.setenv("METRICS", "let-me-see")
     settings = ServeSettings(gateway=Settings(listen=Listen(port=0)), log=LogSettings(metrics_token="env:METRICS"))
     async with serving(tmp_path, settings) as service:

@@ -15,7 +15,9 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from ..connect import models, telemetry
+from ..serving import guard
 from ..serving.listener import is_loopback
+from ..serving.problems import HttpProblem
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.places import home
@@ -261,6 +263,11 @@ class Service:
         peer = http.transport.get_extra_info("peername") if http.transport is not None else None
         if not isinstance(peer, tuple):  # a Unix socket: the file's permissions decide
             return self.settings.gateway.listen.unix is not None
+        try:  # a page of another site, whose name it has bound to this machine
+            guard.refuse_foreign_host(http)
+            guard.refuse_foreign_origin(http)
+        except HttpProblem:
+            return False
         return ipaddress.ip_address(peer[0]).is_loopback
 
 
