@@ -272,8 +272,10 @@ def _print_pointers(service: "Service") -> None:
                 table.add_row(Text(who), Text(f"{name}={value.format(url=url)}"))
         out.print(table)
         out.print(Text("or start a program with it: interlingua serve -- claude", "dim"))
-    if not service.keys.has_any():
+    if service.keys.is_open():
         out.print(Text("no keys: every local user may use it (interlingua serve keys add NAME)", "dim"))
+    elif not service.keys.has_any():
+        out.print(Text("all keys are revoked: nobody may use it (interlingua serve keys add NAME)"))
     sys.stdout.flush()
 
 
