@@ -118,6 +118,23 @@ async def test_a_sub_agent_hangs_from_the_call_that_started_it(project: Path, tm
         assert found[child]["spawnedBy"]["callId"] == "toolu_task"
 
 
+async def test_a_sub_agent_of_another_process_hangs_from_the_call_that_started_it(tmp_path: Path) -> None:
+    """As the gateway records them: each in a session of its own, which names the call; whoever watches sees it."""
+    with Session.open("main", agent="gateway", home=tmp_path) as session:
+        call = il.ToolCall(id="t1", name="Task", arguments={"prompt": "count the files"})
+        entry = session.append(il.AssistantMessage(content=(call,)))
+    async with browsing(tmp_path) as (_, browser):
+        [parent] = (await browser.get("/api/sessions"))["sessions"]
+        viewer = Viewer(browser, parent["key"])
+        async with viewer.watching():
+            origin = {"session": "main", "entry": entry.id, "callId": "t1"}
+            about = il.Conversation(extra={"interlingua": {"spawnedBy": origin}})
+            with Session.open("child", agent="gateway", home=tmp_path, about=about) as session:
+                session.append(il.UserMessage(content="count the files"))
+            await viewer.until(lambda: viewer.rows.get(entry.id, {}).get("spawned"))
+        assert [key.endswith("child") for key in viewer.rows[entry.id]["spawned"]] == [True]
+
+
 async def test_a_sub_agent_of_codex_hangs_from_its_call(project: Path, tmp_path: Path) -> None:
     """Codex CLI: the child's header names the parent's thread, the call's output names the child."""
     day = tmp_path / "codex" / "sessions" / "2026" / "03" / "01"

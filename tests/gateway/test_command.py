@@ -34,7 +34,8 @@ HI = ({"role": "user", "content": "hi"},)
 
 
 def invoke(home: Path, *arguments: str) -> Any:
-    return CliRunner().invoke(command, [*arguments, "--home", str(home)])
+    variables = {"INTERLINGUA_HOME": os.environ["INTERLINGUA_HOME"]}  # which the option changes, is there again
+    return CliRunner().invoke(command, [*arguments, "--home", str(home)], env=variables)
 
 
 @contextlib.contextmanager
@@ -134,6 +135,18 @@ def test_check_reports_and_fails_for_what_cannot_be_used(tmp_path: Path) -> None
     (tmp_path / "gateway.toml").write_text("[aliases]\na = 'nowhere/x'\nb = 'debug/echo'\n")
     bad = invoke(tmp_path, "check")
     assert "1 target cannot be used" in str(bad.exception) and "debug/echo" in bad.output
+
+
+def test_check_knows_the_models_of_the_home_that_is_given(tmp_path: Path) -> None:
+    """As the gateway does that is started with it: its providers, prices and credentials."""
+    (tmp_path / "models.toml").write_text(
+        '[providers.basement]\napi = "openai-completions"\nbase_url = "http://127.0.0.1:9/v1"\nkeyless = true\n'
+    )
+    (tmp_path / "gateway.toml").write_text('[aliases]\nmine = "basement/qwen3"\n')
+    done = subprocess.run(
+        [*MAIN, "check", "--home", str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (0, True) == (done.returncode, "openai-completions" in done.stdout), done.stderr
 
 
 def test_check_lists_the_losses_of_a_model_once(tmp_path: Path) -> None:

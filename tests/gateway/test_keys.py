@@ -49,6 +49,11 @@ def test_when_the_last_key_goes_the_gateway_does_not_open_itself(tmp_path: Path,
     for value in (None, secret):
         with pytest.raises(AuthFailed):
             keys.identify(value)
+    restarted = ClientKeys(keys.path)
+    assert (how == "deleted") == restarted.is_open()  # a replaced worker, or the gateway's next start
+    if how == "revoked":
+        with pytest.raises(AuthFailed):
+            restarted.identify(None)
 
 
 def test_a_rotated_key_ends_at_once_or_after_its_grace(tmp_path: Path) -> None:

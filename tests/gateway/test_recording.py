@@ -152,6 +152,64 @@ async def test_named_conversations_are_apart_and_sub_agents_name_their_call(tmp_
     assert parent.entry(child["entry"]).message.tool_calls[0].name == "Task"  # type: ignore[union-attr]
 
 
+async def test_sub_agents_of_clients_without_session_ids_name_the_call_with_their_task(tmp_path: Path) -> None:
+    """Its argument is how their conversation begins; whatever else begins so and is short, or another key's, is not."""
+    task = f"count the files with {SECRET}"
+    calls = [ToolCall(id=f"t{at}", name="Task", arguments={"prompt": p}) for at, p in enumerate(("weather", task))]
+    parent = answer("Working.", *calls)
+    other = turn([task], answer("Four."), system="You count.")
+    other.key = ClientKey(name="other")
+    await record(
+        tmp_path,
+        turn(["Hello"], parent),
+        turn([task], answer("Three."), system="You count."),
+        turn(["weather"], answer("Fine."), system="You look."),
+        other,
+        turn(["Hello", echo(parent), task], answer("Hm.")),
+    )
+    found = {(one.base.system, one.about["gateway"]["key"]): one for one in sessions(tmp_path)}
+    (main,) = [one for one in found.values() if one.base.system == "Be kind."]
+    started = {whose: one.about.get("spawnedBy") for whose, one in found.items()}
+    asked = next(entry.id for entry in main.entries() if isinstance(entry.message, AssistantMessage))
+    call = {"session": main.id, "entry": asked, "callId": "t1"}
+    assert started == {
+        ("Be kind.", "ci"): None,
+        ("You count.", "ci"): call,
+        ("You look.", "ci"): None,
+        ("You count.", "other"): None,
+    }
+
+
+@pytest.mark.parametrize("name", [None, "s1"])
+async def test_the_same_beginning_under_other_system_texts_is_other_sessions(tmp_path: Path, name: str | None) -> None:
+    """Each has its own system text and goes on by itself, also where the answers are the same."""
+    first = answer("Hi.")
+    made = [
+        turn(messages, reply, session=name, system=system)
+        for messages, reply in ((["Hello"], first), (["Hello", echo(first), "More"], answer("Sure.")))
+        for system in ("Sing.", "Rhyme.", "Count.")
+    ]
+    await record(tmp_path, *made)
+    found = sessions(tmp_path)
+    assert {"Sing.", "Rhyme.", "Count."} == {session.base.system for session in found}
+    assert [4, 4, 4] == [len(session.messages) for session in found]
+
+
+async def test_a_conversation_whose_system_text_changes_is_one_session(tmp_path: Path) -> None:
+    """As with the date in it; an edited turn continues what was before it."""
+    first, second = answer("Hi."), answer("Fine.")
+    await record(
+        tmp_path,
+        turn(["Hello"], first, system="It is Monday."),
+        turn(["Hello", echo(first), "A"], second, system="It is Tuesday."),
+        turn(["Hello", echo(first), "A", echo(second), "B"], answer("b"), system="It is Wednesday."),
+        turn(["Hello", echo(first), "A", echo(second), "C"], answer("c"), system="It is Thursday."),
+        turn(["Hello", echo(first), "D"], answer("d"), system="It is Friday."),
+    )
+    (session,) = sessions(tmp_path)
+    assert 3 == len(session.leaves())
+
+
 async def test_secrets_do_not_reach_the_disk(tmp_path: Path) -> None:
     """Neither in texts, system prompts, calls nor results; a text that was redacted is still the same text."""
     call = ToolCall(id="t1", name="run", arguments={"command": f"curl -H 'x-api-key: {SECRET}'"})
@@ -225,6 +283,19 @@ async def test_a_recording_answers_again_offline(tmp_path: Path) -> None:
     assert unknown is not None
     missing = replay(unknown)
     assert isinstance(missing, BadRequest) and "2 of its 3 messages" in str(missing)
+
+
+async def test_a_replayed_request_gets_the_answer_to_its_own_system_text(tmp_path: Path) -> None:
+    """In any order; a system text that was not recorded, as with another date, gets what there is."""
+    made = [turn(["Hello"], answer(system), system=system) for system in ("Sing.", "Rhyme.")]
+    await record(tmp_path, *made)
+    replay = Replay(sessions(tmp_path), redactor_of(RecordingSettings()))
+    other = turn(["Hello"], answer("?"), system="Count.")
+    requests = [one.request for one in (*made[::-1], *made, other) if one.request is not None]
+    replies = map(replay, requests)
+    given = [reply.text for reply in replies if isinstance(reply, AssistantMessage)]
+    assert ["Rhyme.", "Sing.", "Sing.", "Rhyme."] == given[:4]
+    assert given[4] in ("Sing.", "Rhyme.")
 
 
 async def test_a_system_text_alone_is_answered_from_its_recording(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from interlingua.gateway.ledger import Ledger
 from interlingua.gateway.metrics import Metrics
 from interlingua.gateway.replay import Replay, replay_gateway
 from interlingua.gateway.service import Service
-from interlingua.gateway.settings import Alias, Listen, Settings, Target
+from interlingua.gateway.settings import Alias, Listen, ProviderSettings, Settings, Target
 from interlingua.gateway.settings_file import (
     LogSettings,
     RecordingSettings,
@@ -43,7 +43,7 @@ from interlingua.gateway.settings_file import (
 )
 from interlingua.gateway.state import StateError
 from interlingua.sessions import Session, store_at
-from interlingua.testing import Server
+from interlingua.testing import Cut, Server
 from interlingua.values.errors import InterlinguaError
 from interlingua.values.request import ModelCost, ModelDescriptor
 
@@ -156,7 +156,13 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
 async def test_metrics_are_for_who_runs_the_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not through a proxy; with a token, only with the token."""
     async with serving(tmp_path) as service:
-        assert 403 == (await get(service, "/metrics", **{"X-Forwarded-For": "1.2.3.4"}))[0]
+        port = service.gateway.url.rpartition(":")[2]
+        for header in (  # a proxy; a page whose name leads to this machine, and any other page
+            {"X-Forwarded-For": "1.2.3.4"},
+            {"Host": f"page.example:{port}"},
+            {"Origin": "https://page.example"},
+        ):
+            assert 403 == (await get(service, "/metrics", **header))[0]
     monkeypatch.setenv("METRICS", "let-me-see")
     settings = ServeSettings(gateway=Settings(listen=Listen(port=0)), log=LogSettings(metrics_token="env:METRICS"))
     async with serving(tmp_path, settings) as service:
@@ -253,6 +259,43 @@ async def test_spans_are_made_where_telemetry_is_on(tmp_path: Path) -> None:
     (span,) = exporter.get_finished_spans()
     assert "chat echo" == span.name and span.attributes is not None
     assert span.attributes["gen_ai.usage.output_tokens"]
+
+
+async def test_telemetry_that_reaches_nobody_is_named_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OpenTelemetry's API without a provider drops every span, and says nothing."""
+    try:
+        async with serving(tmp_path, ServeSettings(log=LogSettings(telemetry=True))):
+            assert "start it with opentelemetry-instrument" in caplog.text
+    finally:
+        telemetry.disable()
+
+
+async def test_the_span_of_a_cut_stream_has_the_tokens_of_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider's own count came before the text; what the client received is estimated, once."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    telemetry.enable(tracer_provider=provider, meter_provider=MeterProvider())
+    try:
+        with Server() as server:
+            server.say("one two three four five six seven eight nine ten", fault=Cut(after_events=6))
+            place = ProviderSettings(id="anthropic", base_url=server.base_url("anthropic-messages"))
+            gateway = Settings(listen=Listen(port=0), providers=(place,))
+            async with serving(tmp_path, ServeSettings(gateway=gateway)) as service, aiohttp.ClientSession() as client:
+                body = {**BODY, "model": "anthropic/claude-opus-4-6", "stream": True}
+                async with client.post(f"{service.gateway.url}/v1/messages", json=body) as reply:
+                    assert b"event: error" in await reply.read()
+                (row,) = await service.ledger.usage(("model",))
+    finally:
+        telemetry.disable()
+    (span,) = exporter.get_finished_spans()
+    assert span.attributes is not None and "TransportError" == span.attributes["error.type"]
+    assert row.output == span.attributes["gen_ai.usage.output_tokens"] != 1
 
 
 async def test_a_drain_ends_open_exchanges_and_takes_no_new_ones(tmp_path: Path) -> None:

@@ -257,10 +257,12 @@ class OpenSessions(ABC):
         self.events.publish("gone", encode({"key": key}))
 
     def session_changed(self, place: Place) -> None:
-        """Sends the new description of a session to the viewers of the list and of the session itself."""
+        """Sends the new description of a session to the viewers of the list, of the session itself, and of the one
+        that started it as a sub-agent.
+        """
         self.finder.wake()
         hub = self._opened(place.key)
-        if not self.events.viewers and hub is None:
+        if not self.events.viewers and not self._hubs:
             return
 
         async def notify() -> None:
@@ -268,6 +270,8 @@ class OpenSessions(ABC):
             self.events.publish("session", encode(view))
             if hub is not None:
                 hub.notify(view)
+            if view.spawned_by is not None and view.spawned_by.key is not None:
+                await self._update_spawned(view.spawned_by.key)
 
         task = asyncio.ensure_future(notify())
         self._notifying.add(task)
@@ -282,7 +286,7 @@ class OpenSessions(ABC):
         self.finder.wake()
         self.events.publish("sources", b"{}")
 
-    async def update_spawned(self, key: str) -> None:
+    async def _update_spawned(self, key: str) -> None:
         """Shows newly started sub-agents in an open tree."""
         hub = self._opened(key)
         if hub is not None:

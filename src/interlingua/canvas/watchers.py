@@ -103,8 +103,6 @@ class Watcher:
             canvas.describer.forget(place.key)
             await canvas.update_open(place.key)
             canvas.session_changed(place)
-            if place.spawned_by is not None:
-                await canvas.update_spawned(f"watch~{self.id}~{place.spawned_by.session}")
 
     async def _try_reading(self, path: Path) -> tuple[list[Place], list[Place]]:
         """Reads a file; one that cannot be read is reported and does not stop the watcher."""

@@ -22,10 +22,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..values.errors import InterlinguaError, unknown
-from ..values.places import has_plugins
-from ..values.places import home as default_home
+from ..values.places import has_plugins, home
 from . import output
-from .options import JSON, Group
+from .options import HOME, JSON, Group
 
 if TYPE_CHECKING:
     from ..gateway.checking import TargetReport
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from ..gateway.settings_file import RecordingSettings, ServeSettings
 
 PORT = 8321
-HOME = click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="The directory of Interlingua.")
 CONFIG = click.option(
     "-c",
     "--config",
@@ -135,14 +133,11 @@ def run(
     metrics_folder: Path | None,
     worker: bool,
     announce: bool,
-    home: Path | None,
     **given: Any,
 ) -> None:
     """Start the gateway. Prints how to configure SDKs and programs for it."""
-    folder, config = _home(home), _config(config, home)
-    settings = _overridden(_loaded(config, home), given, is_private=bool(program), reuse_port=worker)
-    if home is not None:
-        os.environ["INTERLINGUA_HOME"] = str(folder)
+    config = _config(config)
+    settings = _overridden(_loaded(config), given, is_private=bool(program), reuse_port=worker)
     if program and settings.gateway.listen.unix is not None:
         raise click.UsageError("a program is configured with a URL; omit --unix")
     if workers > 1 and not worker:
@@ -153,7 +148,7 @@ def run(
     def made() -> "Service":
         from ..gateway.service import Service
 
-        return Service(settings, folder / "gateway", config=config, metrics_folder=metrics_folder)
+        return Service(settings, home() / "gateway", config=config, metrics_folder=metrics_folder)
 
     ready = _ready_file(metrics_folder, os.getpid()) if metrics_folder is not None else None
     code = _run(lambda: _serve(made, program, drain, is_quiet=worker and not announce, ready=ready))
@@ -161,20 +156,16 @@ def run(
         sys.exit(code)
 
 
-def _home(home: Path | None) -> Path:
-    return home.expanduser().absolute() if home is not None else default_home()
-
-
-def _config(config: Path | None, home: Path | None) -> Path | None:
+def _config(config: Path | None) -> Path | None:
     """Returns the file of the settings: the given one, or that in home, if there is one."""
-    own = _home(home) / "gateway.toml"
+    own = home() / "gateway.toml"
     return config or (own if own.exists() else None)
 
 
-def _loaded(config: Path | None, home: Path | None) -> "ServeSettings":
+def _loaded(config: Path | None) -> "ServeSettings":
     from ..gateway.settings_file import ServeSettings, load_settings
 
-    path = _config(config, home)
+    path = _config(config)
     return load_settings(path) if path is not None else ServeSettings()
 
 
@@ -281,8 +272,10 @@ def _print_pointers(service: "Service") -> None:
                 table.add_row(Text(who), Text(f"{name}={value.format(url=url)}"))
         out.print(table)
         out.print(Text("or start a program with it: interlingua serve -- claude", "dim"))
-    if not service.keys.has_any():
+    if service.keys.is_open():
         out.print(Text("no keys: every local user may use it (interlingua serve keys add NAME)", "dim"))
+    elif not service.keys.has_any():
+        out.print(Text("all keys are revoked: nobody may use it (interlingua serve keys add NAME)"))
     sys.stdout.flush()
 
 
@@ -445,12 +438,15 @@ def _reserved_port(host: str, port: int) -> socket.socket:
 
 
 def _options_of_worker(context: click.Context) -> list[str]:
-    """Returns the given options of `run`, except the number of workers and the port, which the parent decides."""
+    """Returns the given options of `run`, except the number of workers and the port, which the parent decides.
+
+    The home folder is in the environment.
+    """
     options: list[str] = []
     for parameter in context.command.params:
         value = context.params.get(parameter.name or "")
         given = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
-        if not given or not isinstance(parameter, click.Option) or parameter.name in ("workers", "port"):
+        if not given or not isinstance(parameter, click.Option) or parameter.name in ("workers", "port", "home"):
             continue
         if parameter.is_flag:
             options.append((parameter.opts if value else parameter.secondary_opts)[-1])
@@ -470,14 +466,14 @@ _CACHES = ("redis", "rediss", "unix", "memory")
 @CONFIG
 @JSON
 @HOME
-def check(config: Path | None, as_json: bool, home: Path | None) -> None:
+def check(config: Path | None, as_json: bool) -> None:
     """Check the settings: every alias, its price and fallbacks, and the losses between formats."""
     from ..gateway.checking import check_settings
 
-    path = config or _home(home) / "gateway.toml"
-    if _config(config, home) is None:
+    path = config or home() / "gateway.toml"
+    if _config(config) is None:
         click.echo(f"no {path}: the defaults; every model whose key is found, and debug/… (offline)", err=True)
-    settings = _loaded(config, home)
+    settings = _loaded(config)
     _check_addresses(settings, path)
     found = asyncio.run(check_settings(settings.gateway))
     if as_json:
@@ -541,7 +537,6 @@ def usage(
     model: str | None,
     config: Path | None,
     as_json: bool,
-    home: Path | None,
 ) -> None:
     """Show usage and cost, by day, key and model."""
     from ..gateway.ledger import COLUMNS, Ledger
@@ -554,7 +549,7 @@ def usage(
     for day in (since, until):
         if day is not None and not _is_day(day):
             raise click.UsageError(f"invalid day {day!r}; use 2026-01-31")
-    folder, address = _home(home), _loaded(config, home).state.ledger
+    folder, address = home(), _loaded(config).state.ledger
 
     async def rows() -> list[Any]:
         database = f"sqlite:{folder / 'gateway' / 'gateway.db'}"
@@ -603,9 +598,7 @@ def _show_usage(rows: list[Any], columns: "list[Column]", as_json: bool) -> None
 @click.option("--agent", default="gateway", show_default=True, help="Whose sessions: recordings are the gateway's.")
 @CONFIG
 @HOME
-def replay(
-    sessions: tuple[str, ...], port: int, store: str | None, agent: str, config: Path | None, home: Path | None
-) -> None:
+def replay(sessions: tuple[str, ...], port: int, store: str | None, agent: str, config: Path | None) -> None:
     """Serve recorded responses, offline: the same requests get the same responses, in any format.
 
     Without SESSION, from all recorded sessions. Requests are redacted as they were when they were recorded, by the
@@ -613,22 +606,22 @@ def replay(
     """
     from ..gateway.settings_file import resolved_address
 
-    recording = _loaded(config, home).recording
+    recording = _loaded(config).recording
     if store is None and recording.store is not None:
         store = resolved_address(recording.store)
-    where = _home(home if recording.home is None else Path(recording.home))
+    where = home() if recording.home is None else Path(recording.home).expanduser().absolute()
     _run(lambda: _replay(sessions, port, store, agent, where, recording))
 
 
 async def _replay(
-    ids: tuple[str, ...], port: int, store: str | None, agent: str, home: Path, recording: "RecordingSettings"
+    ids: tuple[str, ...], port: int, store: str | None, agent: str, folder: Path, recording: "RecordingSettings"
 ) -> int:
     from ..gateway.recording import redactor_of
     from ..gateway.replay import Replay, replay_gateway
     from ..serving.listener import until_signalled
     from ..sessions import Session, store_at
 
-    place = store_at(store, home if store is None else None)
+    place = store_at(store, folder if store is None else None)
     with contextlib.ExitStack() as stack:
         opened = [
             stack.enter_context(Session.open(id, agent=agent, store=place, create=False, read_only=True))
@@ -657,11 +650,11 @@ def keys() -> None:
     """
 
 
-def _keys(home: Path | None, config: Path | None) -> "ClientKeys":
+def _keys(config: Path | None) -> "ClientKeys":
     from ..gateway.keys import ClientKeys
 
-    own = _loaded(config, home).state.keys
-    return ClientKeys(Path(own).expanduser() if own is not None else _home(home) / "gateway" / "keys.json")
+    own = _loaded(config).state.keys
+    return ClientKeys(Path(own).expanduser() if own is not None else home() / "gateway" / "keys.json")
 
 
 @keys.command("add")
@@ -689,7 +682,6 @@ def add_key(
     expires: str | None,
     passthrough: bool,
     config: Path | None,
-    home: Path | None,
 ) -> None:
     """Create a key and print it, once: only its digest is stored."""
     from ..gateway.exchange import ClientKey
@@ -708,7 +700,7 @@ def add_key(
         expires=None if expires is None else _expiry(expires),
         passthrough=passthrough,
     )
-    click.echo(_keys(home, config).add(made))
+    click.echo(_keys(config).add(made))
 
 
 def _end(given: str) -> float:
@@ -736,11 +728,11 @@ def _expiry(given: str) -> float:
 @CONFIG
 @JSON
 @HOME
-def list_keys(config: Path | None, as_json: bool, home: Path | None) -> None:
+def list_keys(config: Path | None, as_json: bool) -> None:
     """List the keys with their limits; the keys themselves are not stored."""
     import msgspec
 
-    found = _keys(home, config).keys()
+    found = _keys(config).keys()
     if as_json:
         output.print_json(
             [
@@ -786,16 +778,16 @@ def _minute(at: float) -> str:
 @click.option("--grace", default="0s", help="How long the old key stays valid (1h).")
 @CONFIG
 @HOME
-def rotate_key(name: str, grace: str, config: Path | None, home: Path | None) -> None:
+def rotate_key(name: str, grace: str, config: Path | None) -> None:
     """Replace a key by a new one with the same limits, and print it once."""
-    click.echo(_keys(home, config).rotate(name, grace=max(0.0, _end(grace) - time.time())))
+    click.echo(_keys(config).rotate(name, grace=max(0.0, _end(grace) - time.time())))
 
 
 @keys.command("revoke")
 @click.argument("name")
 @CONFIG
 @HOME
-def revoke_key(name: str, config: Path | None, home: Path | None) -> None:
+def revoke_key(name: str, config: Path | None) -> None:
     """Revoke a key: it is refused within a hundredth of a second."""
-    if not _keys(home, config).remove(name):
+    if not _keys(config).remove(name):
         raise InterlinguaError(f"no key {name!r}; see: interlingua serve keys list")

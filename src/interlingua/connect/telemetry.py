@@ -57,6 +57,13 @@ def is_enabled() -> bool:
     return _telemetry is not None
 
 
+def has_provider() -> bool:
+    """Whether the process has a global tracer provider: without one, OpenTelemetry drops every span."""
+    from opentelemetry import trace
+
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
 def observer_of(source: Source, request: Request) -> Observer | None:
     """Returns the observer of a call; None if telemetry is off."""
     return None if _telemetry is None else _Observed(_telemetry, source, request)

@@ -33,8 +33,8 @@ class IssuedKey(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
 class ClientKeys(KeyFile[IssuedKey]):
     """The keys in a file. A change made here counts at once, one made elsewhere within a hundredth of a second.
 
-    With `is_open`, every client is `LOCAL` until the first key exists: when the last one is
-    revoked, the gateway does not open itself to all.
+    With `is_open`, every client is `LOCAL` until the first key exists: when the last one is revoked, the gateway does
+    not open itself to all, nor does another process: the file is still there.
     """
 
     def __init__(self, path: Path, *, is_open: bool = True, clock: Callable[[], float] = time.time) -> None:
@@ -81,6 +81,10 @@ class ClientKeys(KeyFile[IssuedKey]):
     def has_any(self) -> bool:
         return bool(self._current())
 
+    def is_open(self) -> bool:
+        """Whether every client is `LOCAL`."""
+        return not self._current() and self._is_open
+
     def identify(self, secret: str | None) -> ClientKey:
         """Returns the key of a secret. Raises `AuthFailed`.
 
@@ -89,9 +93,7 @@ class ClientKeys(KeyFile[IssuedKey]):
         digest = _known_digest(secret) if secret else ""
         is_fresh = time.monotonic() - self._looked < _LOOK and digest in self._by_digest
         by_digest = self._by_digest if is_fresh else self._current()
-        if by_digest:
-            self._is_open = False
-        elif self._is_open:
+        if self._is_open:
             return LOCAL
         if not secret:
             raise AuthFailed("no key was sent; send the gateway's key as the API key of your client", status=401)
@@ -121,6 +123,7 @@ class ClientKeys(KeyFile[IssuedKey]):
         except FileNotFoundError:
             self._seen, self._by_digest = None, {}
             return self._by_digest
+        self._is_open = False
         seen = (found.st_mtime_ns, found.st_size, found.st_ino)
         if seen != self._seen:
             keys = self.keys()

@@ -7,8 +7,8 @@ calls, without signatures, ids and spaces), and is taken after redaction, so tha
 taken out.
 
 A session belongs to one key, to the conversation that the client names in a header or in the body (else to how it
-begins), and to one system text: a sub-agent has another, and so a session of its own, which names the call that started
-it.
+begins), and to the system text at its beginning: a sub-agent has another, and so a session of its own, which names the
+call that started it. Without a name, that is one with the sub-agent's first message as an argument.
 
 The gateway encodes each exchange as a `Record` and sends it to the recorder process, where a `SessionWriter` decodes,
 redacts and writes it. This module knows nothing of processes.
@@ -68,6 +68,8 @@ _FIRST_TURN = 4  # entries of a new session that are written at once
 _REMEMBERED = 4096  # conversations
 _ECHOES = 16_384  # messages whose digest is known
 _SYSTEMS = 64  # system texts
+_SAME = 16  # sessions that are equal up to an answer
+_TASK = 16  # characters that an argument has at least to be a sub-agent's task, where clients name no conversation
 _log = logging.getLogger(__name__)
 
 K = TypeVar("K")
@@ -273,6 +275,7 @@ class _Turn(NamedTuple):
     named: str | None  # the digest of the conversation's own name
     ids: list[str]  # of the entries, the answer's last
     cleaned: dict[int, AgentMessage]  # messages that were decoded on the way
+    caller: dict[str, Any] | None = None  # the call whose argument is how this conversation, without a name, begins
 
 
 class _Open:
@@ -317,8 +320,10 @@ class SessionWriter:
         self._systems: OrderedDict[bytes, str] = OrderedDict()  # system texts as they may be written, likewise
         self._described: OrderedDict[bytes, Conversation] = OrderedDict()  # what new sessions have in common, likewise
         self._first_lines: OrderedDict[tuple[str, ...], dict[str, Any]] = OrderedDict()  # of sessions without a name
-        self._sessions: OrderedDict[str, str] = OrderedDict()  # by how a conversation begins
+        # By a conversation up to one of its answers; more than one, if they had the same answers.
+        self._sessions: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._parents: OrderedDict[str, str] = OrderedDict()  # the first session of each conversation that has a name
+        self._calls: OrderedDict[str, dict[str, Any]] = OrderedDict()  # of conversations without a name, by argument
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._created: OrderedDict[str, float] = OrderedDict()  # sessions in one write, not synced, and when
         self._waiting: dict[str, _Waiting] = {}
@@ -402,10 +407,25 @@ class SessionWriter:
                     _remember(self._echoes, key, echo, _ECHOES)
             echoes.append(echo)
         ids = chain(echoes)
-        id, named = self._session_of(record, ids[0])
+        id, named = self._session_of(record, ids)
         if self._sample < 1 and int(_digest(named or id)[:8], 16) / 2**32 >= self._sample:
             return None
-        return _Turn(record, id, named, ids, cleaned)
+        caller = None
+        if named is None:
+            caller = self._caller(record, cleaned)
+            self._note_calls(record, cleaned.get(last), {"session": id, "entry": ids[last]})
+        return _Turn(record, id, named, ids, cleaned, caller)
+
+    def _caller(self, record: Record, cleaned: dict[int, AgentMessage]) -> dict[str, Any] | None:
+        task = next((message for message in cleaned.values() if isinstance(message, UserMessage)), None)
+        return self._calls.get(_task_key(record, text_of(task.content))) if task is not None else None
+
+    def _note_calls(self, record: Record, answer: AgentMessage | None, about: dict[str, Any]) -> None:
+        """Remembers calls by their arguments: a sub-agent's conversation begins with one."""
+        for call in answer.tool_calls if isinstance(answer, AssistantMessage) else ():
+            for value in call.arguments.values():
+                if isinstance(value, str) and len(value) >= _TASK:
+                    _remember(self._calls, _task_key(record, value), {**about, "callId": call.id}, _REMEMBERED)
 
     def _cleaned(self, raw: Raw) -> AgentMessage:
         """A message as it may be written."""
@@ -415,14 +435,20 @@ class SessionWriter:
         # Not the encoded form: in it, what other versions wrote has another place.
         return message_of(self._redact(plain(message)))
 
-    def _session_of(self, record: Record, first: str) -> tuple[str, str | None]:
+    def _session_of(self, record: Record, ids: Sequence[str]) -> tuple[str, str | None]:
         """The session of a record, and the name of its conversation where the client gives one."""
         named = _digest(record.key, record.session) if record.session else None
-        begins = _digest(named or record.key, first)
-        # A system text may change in a conversation, with the date for one; as long as it begins the same, it is one.
-        id = self._sessions.get(begins) or _digest(named or begins, self._system_of(record))
-        _remember(self._sessions, begins, id, _REMEMBERED)
-        return id, named
+        whose = named or record.key
+        own = _digest(named or _digest(whose, ids[0]), self._system_of(record))
+        # A system text may change in a conversation, with the date for one; as long as it continues an answer of it,
+        # it is one.
+        earlier = (self._sessions.get(_digest(whose, id), ()) for id in reversed(ids[:-1]))
+        found = next(filter(None, earlier), (own,))
+        session = own if own in found else found[-1]
+        answered = _digest(whose, ids[-1])
+        same = [id for id in self._sessions.get(answered, ()) if id != session]
+        _remember(self._sessions, answered, (*same[-_SAME:], session), _REMEMBERED)
+        return session, named
 
     def _system_of(self, record: Record) -> str:
         key = hashlib.blake2b(record.system, digest_size=16).digest()
@@ -480,7 +506,7 @@ class SessionWriter:
 
     def _first_line(self, id: str, turn: _Turn) -> dict[str, Any]:
         record = turn.record
-        if turn.named is not None:
+        if turn.named is not None or turn.caller is not None:
             return described(self._about(id, turn))
         key = (self._description_key(record).hex(), record.key, record.wire)
         found = self._first_lines.get(key)
@@ -540,6 +566,8 @@ class SessionWriter:
             _remember(self._parents, named, id, _REMEMBERED)
         elif parent is not None and parent != id:
             extra["spawnedBy"] = self._started_by(parent, turn)
+        elif turn.caller is not None and turn.caller["session"] != id:
+            extra["spawnedBy"] = turn.caller
         key = self._description_key(record)
         made = self._described.get(key)
         if made is None:
@@ -590,6 +618,10 @@ class SessionWriter:
         if place is not None:
             with contextlib.suppress(SessionError, OSError):  # every line is written already
                 place.session.close(sync=sync)
+
+
+def _task_key(record: Record, text: str) -> str:
+    return _digest(record.key, text.strip())
 
 
 def _file_limit() -> int:

@@ -20,6 +20,7 @@ class Replay:
     """Answers requests from recorded sessions: the script of an offline connector.
 
     A request that came more than once gets its answers in the order in which they were recorded, then the last again.
+    Those of another system text are given only where there is none of its own: clients put the date into it.
     """
 
     def __init__(self, sessions: Iterable[Session], redact: Callable[[Any], Any] = lambda value: value) -> None:
@@ -27,30 +28,37 @@ class Replay:
         self._answers: dict[str, list[AssistantMessage]] = {}
         self._ids: set[str] = set()
         self._given: dict[str, int] = {}
+        self._count = 0
         for session in sessions:
             self._add(session)
 
     def __len__(self) -> int:
-        return sum(map(len, self._answers.values()))
+        return self._count
 
     def _add(self, session: Session) -> None:
-        # Before the first message is the system text, which may be all of a request.
-        ids: dict[str | None, str] = {None: f"system {text_of(session.base.system)}"}
+        # With the system text, which may be all of a request, and without.
+        ids: dict[str | None, tuple[str, ...]] = {None: (_system(session.base.system), "")}
         for entry in session.entries():
             before = ids.get(entry.parent_id)
             if before is None or entry.id is None:
                 continue
-            own = ids[entry.id] = chain([echo_digest(entry.message)], before if entry.parent_id else "")[0]
-            self._ids.add(own)
+            digest = echo_digest(entry.message)
+            ids[entry.id] = tuple(chain([digest], one)[0] for one in before)
+            self._ids.update(ids[entry.id])
             if isinstance(entry.message, AssistantMessage):
-                self._answers.setdefault(before, []).append(entry.message)
+                self._count += 1
+                for one in filter(None, before):
+                    self._answers.setdefault(one, []).append(entry.message)
 
     def __call__(self, request: Request) -> AssistantMessage | ProviderError:
         digests = [echo_digest(message_of(self._redact(plain(message)))) for message in request.context.messages]
-        ids = chain(digests)
-        last = ids[-1] if ids else f"system {self._redact(text_of(request.context.system))}"
-        answers = self._answers.get(last)
-        if not answers:
+        for before in (_system(self._redact(text_of(request.context.system))), ""):
+            ids = chain(digests, before)
+            last = ids[-1] if ids else before
+            answers = self._answers.get(last)
+            if answers:
+                break
+        else:
             known = next((at for at in reversed(range(len(ids))) if ids[at] in self._ids), -1) + 1
             return BadRequest(
                 f"no answer to this request is recorded: {known} of its {len(ids)} messages are; record it first",
@@ -60,6 +68,10 @@ class Replay:
         at = self._given.get(last, 0)
         self._given[last] = at + 1
         return answers[min(at, len(answers) - 1)]
+
+
+def _system(text: Any) -> str:
+    return f"system {text_of(text)}"
 
 
 def replay_gateway(answers: Replay, *, host: str = "127.0.0.1", port: int = 0) -> Gateway:

@@ -15,7 +15,9 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from ..connect import models, telemetry
+from ..serving import guard
 from ..serving.listener import is_loopback
+from ..serving.problems import HttpProblem
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.places import home
@@ -51,10 +53,11 @@ class _Traces:
 
     def note(self, exchange: Exchange) -> None:
         if telemetry.is_enabled() and exchange.model is not None and exchange.request is not None and exchange.attempts:
+            answer = exchange.answer  # its own usage is that of a part, if it was cut
             telemetry.record(
                 exchange.model,
                 exchange.request,
-                exchange.answer,
+                None if answer is None else replace(answer, usage=exchange.usage),
                 exchange.error,
                 started=exchange.started,
                 first=exchange.first_byte,
@@ -125,6 +128,11 @@ class Service:
     async def start(self) -> None:
         if self.settings.log.telemetry and not telemetry.is_enabled():
             telemetry.enable()
+            if not telemetry.has_provider():
+                _log.warning(
+                    "[log] telemetry has no effect: this process has no OpenTelemetry provider;"
+                    " start it with opentelemetry-instrument"
+                )
         self.ledger.recover()
         await self.gateway.start()
         self._watchers.append(asyncio.ensure_future(self._recover()))
@@ -255,6 +263,11 @@ class Service:
         peer = http.transport.get_extra_info("peername") if http.transport is not None else None
         if not isinstance(peer, tuple):  # a Unix socket: the file's permissions decide
             return self.settings.gateway.listen.unix is not None
+        try:  # a page of another site, whose name it has bound to this machine
+            guard.refuse_foreign_host(http)
+            guard.refuse_foreign_origin(http)
+        except HttpProblem:
+            return False
         return ipaddress.ip_address(peer[0]).is_loopback
 
 
