@@ -25,6 +25,7 @@ WIRE = Path(__file__).parents[2] / "wire"
 PATHS = {
     "swe-agent/calls.json": "u tc r",
     "swe-agent/mini.json": "u t u",
+    "swe-agent/responses.json": "u htc R u",
     "atif/trajectory.json": "ui htcc r r p s t",
     "atif/sub_agent.json": "u c r t",
     "continue/session.json": "p u htc r t",
@@ -111,6 +112,7 @@ TOTALS = {
 }
 ANSWERS = {
     "swe-agent/mini.json": (50, 7, 0, 0),
+    "swe-agent/responses.json": (40, 12, 60, 0),
     "atif/trajectory.json": (60, 20, 40, 0),
     "continue/session.json": (60, 8, 30, 0),
     "kimi/older.jsonl": (4, 2, 0, 0),
@@ -424,3 +426,33 @@ def test_an_edit_is_part_of_the_answer_in_a_history_of_aider() -> None:
 def test_every_agent_format_is_registered() -> None:
     """Under the name that its samples have."""
     assert {name.split("/")[0] for name in PATHS} <= FORMATS.keys()
+
+
+def test_cached_tokens_of_mini_swe_agent_are_no_input_and_calls_have_their_cost() -> None:
+    """The provider's own response is beside an answer; its prompt includes what was cached."""
+    counted = {"prompt_tokens": 50, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 30}}
+    about = {"response": {"model": "m", "usage": counted}, "cost": 0.5}
+    messages = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Yes", "reasoning": "Hm", "extra": about},
+    ]
+    found = il.decode({"trajectory_format": "mini-swe-agent-1.1", "messages": messages}, "swe-agent")
+    answer = found.messages[1]
+    assert buckets(answer.usage) == (20, 7, 30, 0)
+    assert (answer.usage.cost.total, answer.thinking, answer.text) == (0.5, "Hm", "Yes")
+
+
+def test_a_run_of_swe_agent_names_its_model_in_text_and_the_chosen_attempt_has_its_own_total() -> None:
+    """The statistics outside are those of all attempts."""
+    history = [{"role": "user", "content": "Hi", "agent": "main"}]
+    stats = {"tokens_sent": 10, "tokens_received": 2, "instance_cost": 0.5}
+    attempts = [{"info": {"model_stats": {**stats, "tokens_sent": 90}}}, {"info": {"model_stats": stats}}]
+    document = {
+        "attempts": attempts,
+        "trajectory": [],
+        "history": history,
+        "info": {"best_attempt_idx": 1, "model_stats": {**stats, "tokens_sent": 100}},
+        "replay_config": json.dumps({"agent": {"model": {"name": "gpt-5"}}}),
+    }
+    found = il.decode(document)
+    assert (buckets(found.usage), found.usage.cost.total, found.model.id) == ((10, 2, 0, 0), 0.5, "gpt-5")
