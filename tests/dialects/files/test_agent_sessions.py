@@ -273,7 +273,12 @@ def test_sessions_of_version_2_are_read_from_the_database_of_opencode(tmp_path: 
     }
     rows = {
         "user": {"text": "Old", "time": {"created": 1784254006803}},
-        "compaction": {"reason": "auto", "summary": "Eggs were bought.", "recent": ""},
+        "compaction": {
+            "reason": "auto",
+            "summary": "Eggs were bought.\n\nRecent context:\nMilk too.",
+            "kilo_summary": "Eggs were bought.",  # Kilo Code: the summary without what is in `recent`
+            "recent": "Milk too.",
+        },
         "shell": {"command": "pwd", "output": "/tmp", "callID": "s"},
         "model-switched": {"model": {"id": "glm-5", "providerID": "zai"}},
         "assistant": answer,
@@ -293,7 +298,7 @@ def test_sessions_of_version_2_are_read_from_the_database_of_opencode(tmp_path: 
     )
     (conversation,) = il.read(path)
     assert outline(conversation) == [
-        "program: Eggs were bought.",
+        "program: Eggs were bought.\n\nMilk too.",
         "program: $ pwd\n/tmp",
         "assistant:  bash()",
         "bash -> Twelve.",
