@@ -461,3 +461,11 @@ def test_a_run_of_swe_agent_names_its_model_in_text_and_the_chosen_attempt_has_i
     }
     found = il.decode(document)
     assert (buckets(found.usage), found.usage.cost.total, found.model.id) == ((10, 2, 0, 0), 0.5, "gpt-5")
+
+
+def test_the_model_of_aider_changes_within_a_session() -> None:
+    """It is announced again."""
+    announced = "#### /model gpt-5  \n> Aider v0.86.0  \n> Main model: gpt-5 with diff edit format  \n"
+    text = f"{(WIRE / 'aider/history.md').read_text()}\n{announced}\n#### Go on  \n\nI do.\n\n"
+    answers = [one for one in il.decode(text, "aider").messages if isinstance(one, il.AssistantMessage)]
+    assert answers[-1].model == "gpt-5" != answers[0].model
