@@ -1068,3 +1068,36 @@ def test_unusually_long_keys_do_not_stay_in_memory() -> None:
     assert cached.cache_info().currsize == 0
     assert reading.by_keys(cached, {"role": 1}) == reading.by_keys(cached, {"role": 2}) == 1
     assert cached.cache_info().hits == 1
+
+
+def test_invocations_of_adk_that_were_rewound_are_beside_the_path() -> None:
+    """An event takes them back; one without content is nothing that was written."""
+
+    def event(invocation: str, author: str, text: str | None, **actions: Any) -> dict[str, Any]:
+        content = None if text is None else {"role": "user", "parts": [{"text": text}]}
+        return {"invocationId": invocation, "author": author, "timestamp": 1.5, "content": content, "actions": actions}
+
+    events = [
+        event("1", "user", "How many?"),
+        event("1", "counter", "Twelve."),
+        event("2", "user", "And milk?"),
+        event("2", "counter", "None."),
+        event("3", "user", None, rewindBeforeInvocationId="2"),
+        event("4", "user", "And bread?"),
+        event("5", "user", None, compaction={"startTimestamp": 1, "endTimestamp": 2}),
+    ]
+    (found,) = il.read(json.dumps({**sample("adk/session.json"), "events": events}).encode())
+    assert outline(found) == ["user: How many?", "assistant: Twelve.", "user: And bread?"]
+    assert [entry.message.text for entry in found.entries] == [
+        "How many?",
+        "Twelve.",
+        "And milk?",
+        "None.",
+        "And bread?",
+    ]
+
+
+def test_messages_of_another_program_with_a_chat_id_are_not_those_of_le_chat() -> None:
+    """Flowise has roles of its own, which would be read as notes."""
+    rows = [{"id": str(at), "role": "userMessage", "content": "Hi", "chatId": "c"} for at in range(2)]
+    assert il.detect(rows) is None
