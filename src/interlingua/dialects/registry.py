@@ -108,6 +108,7 @@ _FORMATS: dict[str, str] = {
     "amazon-q": "files.amazon_q:FORMAT",
     "vibe": "files.vibe:FORMAT",
     "adk": "files.adk:FORMAT",
+    "text-generation-webui": "files.text_generation_webui:FORMAT",
     "semantic-kernel": "files.semantic_kernel:FORMAT",
     "llama-index": "files.llama_index:FORMAT",
     "autogen": "files.autogen:FORMAT",

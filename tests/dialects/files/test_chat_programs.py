@@ -78,6 +78,8 @@ PATHS = {
     "anything-llm/export.json": [ASKED, TWELVE],
     "big-agi/export.json": [ASKED, CALLED, COUNTED, TWELVE],
     "cherry-studio/data.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "text-generation-webui/chat.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "text-generation-webui/older.json": ["assistant: Welcome.", ASKED, TWELVE],
     "agno/session.json": [ASKED, CALLED, COUNTED, TWELVE, "user: Thanks.", "assistant: Bye."],
     "jan/messages.jsonl": [ASKED, CALLED, COUNTED, TWELVE],
     "iflow/session.jsonl": [
@@ -148,6 +150,7 @@ def test_every_answered_call_keeps_its_result(name: str, wire: str) -> None:
         ("cherry-studio/data.json", "Eggs in the basket", "gpt-4o", None),
         ("agno/session.json", "Eggs in the basket", "gpt-4o", "You count things."),
         ("jan/messages.jsonl", None, "jan-v1-4b", None),
+        ("text-generation-webui/chat.json", None, "qwen3-8b.gguf", None),
     ],
 )
 def test_title_model_and_system_prompt_are_read(name: str, title: Any, model: Any, system: Any) -> None:
@@ -188,7 +191,9 @@ def test_a_thread_of_zed_states_its_usage() -> None:
     assert read("zed/thread.json").usage == il.Usage.of(30, 8, cache_read=10)
 
 
-@pytest.mark.parametrize("name", ["hugging-chat/conversations.json", "le-chat/chat.json"])
+@pytest.mark.parametrize(
+    "name", ["hugging-chat/conversations.json", "le-chat/chat.json", "text-generation-webui/chat.json"]
+)
 def test_an_answer_that_was_written_anew_is_a_branch(name: str) -> None:
     """The path has the last one."""
     conversation = read(name)
@@ -1101,3 +1106,34 @@ def test_messages_of_another_program_with_a_chat_id_are_not_those_of_le_chat() -
     """Flowise has roles of its own, which would be read as notes."""
     rows = [{"id": str(at), "role": "userMessage", "content": "Hi", "chatId": "c"} for at in range(2)]
     assert il.detect(rows) is None
+
+
+def test_thoughts_files_and_times_of_text_generation_webui_are_read() -> None:
+    """A thought is marked in the answer's text as the model wrote it, and may be cut."""
+    chat = sample("text-generation-webui/chat.json")
+    asked, called, _, answer = il.decode(chat).messages
+    assert asked.content[0] == il.DocumentBlock(text="a dozen", mime_type="text/plain", title="basket.txt")
+    assert (asked.timestamp, called.timestamp) == (1_771_338_360_000, 1_771_338_420_000)
+    assert (answer.thinking, answer.text) == ("They were counted.", "Twelve.")
+    written = {
+        "<think>I count": ("I count", ""),
+        "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>12": ("Hm", "12"),
+        "<seed:think>Hm</seed:think>12": ("Hm", "12"),
+        "No <think> here": ("", "No <think> here"),
+    }
+    rows = [["Eggs?", text] for text in written]
+    messages = il.decode({"internal": rows, "visible": rows, "metadata": {}}).messages
+    assert [(one.thinking, one.text) for one in messages[1::2]] == list(written.values())
+
+
+def test_rows_of_text_generation_webui_have_roles_and_results_from_an_api() -> None:
+    """In a third and a fourth field."""
+    calls = [{"id": "c", "type": "function", "function": {"name": "count", "arguments": "{}"}}]
+    rows = [
+        ["Be brief.", "", "", {"role": "system"}],
+        ["Eggs?", "", "", {"tool_calls": calls}],
+        ["", "", "12", {"tool_call_id": "c"}],
+        ["", "Twelve.", "", {}],
+    ]
+    found = il.decode({"internal": rows, "visible": rows}, "text-generation-webui")
+    assert outline(found) == ["system: Be brief.", "user: Eggs?", CALLED, COUNTED, TWELVE]
