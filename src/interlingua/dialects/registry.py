@@ -76,6 +76,7 @@ _FORMATS: dict[str, str] = {
     "anthropic-batch": "files.anthropic_batch:FORMAT",
     "litellm-log": "files.litellm_log:FORMAT",
     "langfuse": "files.langfuse:FORMAT",
+    "langsmith": "files.langsmith:FORMAT",
     "otel": "files.otel:FORMAT",
     "alpaca": "files.alpaca:FORMAT",
     "llama-factory": "files.llama_factory:FORMAT",

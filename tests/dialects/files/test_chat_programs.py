@@ -78,6 +78,8 @@ PATHS = {
     "anything-llm/export.json": [ASKED, TWELVE],
     "big-agi/export.json": [ASKED, CALLED, COUNTED, TWELVE],
     "cherry-studio/data.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "langsmith/run.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "langsmith/graph.json": [ASKED, CALLED, COUNTED, TWELVE],
     "text-generation-webui/chat.json": [ASKED, CALLED, COUNTED, TWELVE],
     "text-generation-webui/older.json": ["assistant: Welcome.", ASKED, TWELVE],
     "agno/session.json": [ASKED, CALLED, COUNTED, TWELVE, "user: Thanks.", "assistant: Bye."],
@@ -150,6 +152,7 @@ def test_every_answered_call_keeps_its_result(name: str, wire: str) -> None:
         ("cherry-studio/data.json", "Eggs in the basket", "gpt-4o", None),
         ("agno/session.json", "Eggs in the basket", "gpt-4o", "You count things."),
         ("jan/messages.jsonl", None, "jan-v1-4b", None),
+        ("langsmith/run.json", None, "gpt-4o", "You count things."),
         ("text-generation-webui/chat.json", None, "qwen3-8b.gguf", None),
     ],
 )
@@ -177,6 +180,7 @@ def test_title_model_and_system_prompt_are_read(name: str, title: Any, model: An
         ("big-agi/export.json", il.Usage.of(20, 8, cache_read=10)),
         ("cherry-studio/data.json", il.Usage.of(30, 5)),
         ("agno/session.json", il.Usage.of(20, 5, cache_read=10)),
+        ("langsmith/run.json", il.Usage.of(20, 5, cache_read=10, cost=il.Cost(total=0.000125))),
         ("jan/messages.jsonl", il.Usage.of(30, 5)),
     ],
 )
@@ -1137,3 +1141,39 @@ def test_rows_of_text_generation_webui_have_roles_and_results_from_an_api() -> N
     ]
     found = il.decode({"internal": rows, "visible": rows}, "text-generation-webui")
     assert outline(found) == ["system: Be brief.", "user: Eggs?", CALLED, COUNTED, TWELVE]
+
+
+def test_calls_of_models_in_langsmith_are_read_wherever_they_stand() -> None:
+    """In a list, a page of the API or a trace with its runs inside; runs of tools and chains are left out."""
+    run, graph = sample("langsmith/run.json"), sample("langsmith/graph.json")
+    tool = {**run, "run_type": "tool", "inputs": {"input": "eggs"}, "outputs": {"output": "12"}}
+    for whole in (
+        [graph, tool, run, run],
+        {"runs": [run, tool, run], "cursors": {}},
+        {**graph, "child_runs": [run, {**tool, "child_runs": [run]}]},
+    ):
+        assert [outline(one) for one in il.read(json.dumps(whole).encode())] == [PATHS["langsmith/run.json"]] * 2
+    lines = "".join(json.dumps(one) + "\n" for one in (tool, run, tool))
+    assert [outline(one) for one in il.read(lines.encode())] == [PATHS["langsmith/run.json"]]
+    assert il.detect(tool) is None
+
+
+def test_inputs_and_outputs_of_langsmith_are_those_of_any_provider() -> None:
+    """A body of OpenAI's with the counts of LangSmith, a prompt and its text, a message alone, and a failure."""
+    run = {**sample("langsmith/run.json"), "extra": {}, "total_tokens": None, "total_cost": None}
+    asked, answer = {"role": "user", "content": "How many eggs?"}, {"role": "assistant", "content": "Twelve."}
+    counted = {"input_tokens": 30, "output_tokens": 5, "input_token_details": {"cache_read": 10}}
+    body = {"choices": [{"index": 0, "message": answer, "finish_reason": "stop"}], "usage_metadata": counted}
+    for inputs, outputs in (
+        ({"model": "gpt-4o", "messages": [asked]}, body),
+        ({"prompts": ["How many eggs?"]}, {"generations": [[{"text": "Twelve."}]]}),
+        ({"messages": [asked]}, answer),
+        ({"messages": [asked]}, {"message": answer}),
+        ({"messages": [asked]}, {"output": "Twelve."}),
+    ):
+        found = il.decode({**run, "inputs": inputs, "outputs": outputs}, "langsmith")
+        assert outline(found) == [ASKED, TWELVE]
+        if outputs is body:
+            assert (found.messages[1].usage, found.model.id) == (il.Usage.of(20, 5, cache_read=10), "gpt-4o")
+    failed = il.decode({**run, "inputs": {"messages": [asked]}, "outputs": None, "error": "Timeout"}, "langsmith")
+    assert (failed.messages[1].stop_reason, failed.messages[1].error_message) == ("error", "Timeout")
