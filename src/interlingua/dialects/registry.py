@@ -121,6 +121,7 @@ _FORMATS: dict[str, str] = {
     "big-agi": "files.big_agi:FORMAT",
     "cherry-studio": "files.cherry_studio:FORMAT",
     "agno": "files.agno:FORMAT",
+    "letta": "files.letta:FORMAT",
     "jan": "files.jan:FORMAT",
 }
 _BUILT_IN = _WIRES | _FORMATS

@@ -78,6 +78,14 @@ PATHS = {
     "anything-llm/export.json": [ASKED, TWELVE],
     "big-agi/export.json": [ASKED, CALLED, COUNTED, TWELVE],
     "cherry-studio/data.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "letta/agents.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "letta/older.json": [
+        'program: {"type": "heartbeat", "reason": "The time is up.", "time": "x"}',
+        ASKED,
+        CALLED,
+        COUNTED,
+        TWELVE,
+    ],
     "langsmith/run.json": [ASKED, CALLED, COUNTED, TWELVE],
     "langsmith/graph.json": [ASKED, CALLED, COUNTED, TWELVE],
     "text-generation-webui/chat.json": [ASKED, CALLED, COUNTED, TWELVE],
@@ -153,6 +161,8 @@ def test_every_answered_call_keeps_its_result(name: str, wire: str) -> None:
         ("agno/session.json", "Eggs in the basket", "gpt-4o", "You count things."),
         ("jan/messages.jsonl", None, "jan-v1-4b", None),
         ("langsmith/run.json", None, "gpt-4o", "You count things."),
+        ("letta/agents.json", "Egg counter", "gpt-4o", "You count things."),
+        ("letta/older.json", "Egg counter", "gpt-4o", "You count things."),
         ("text-generation-webui/chat.json", None, "qwen3-8b.gguf", None),
     ],
 )
@@ -1177,3 +1187,27 @@ def test_inputs_and_outputs_of_langsmith_are_those_of_any_provider() -> None:
             assert (found.messages[1].usage, found.model.id) == (il.Usage.of(20, 5, cache_read=10), "gpt-4o")
     failed = il.decode({**run, "inputs": {"messages": [asked]}, "outputs": None, "error": "Timeout"}, "langsmith")
     assert (failed.messages[1].stop_reason, failed.messages[1].error_message) == ("error", "Timeout")
+
+
+def test_every_agent_of_a_file_of_letta_is_a_conversation() -> None:
+    """A message may hold results that a person's program gave, an error, or what was compacted."""
+    document = sample("letta/agents.json")
+    (agent,) = document["agents"]
+    returned = [
+        {"type": "approval", "approve": True, "tool_call_id": "c0"},
+        {"type": "tool", "tool_call_id": "c1", "tool_return": "No such basket", "status": "error"},
+    ]
+    approval = {"role": "approval", "content": [], "approvals": returned}
+    summary = {"role": "summary", "content": [{"type": "text", "text": "Eggs were counted."}]}
+    sealed = {"type": "redacted_reasoning", "data": "c2VhbGVk"}
+    told = {"type": "summarized_reasoning", "summary": [{"index": 0, "text": "I count."}], "encrypted_content": "ZW5j"}
+    other = {**agent, "messages": [summary, agent["messages"][2], approval]}
+    other["messages"].append({"role": "assistant", "content": [sealed, told, {"type": "omitted_reasoning"}]})
+    first, second = il.read(json.dumps({**document, "agents": [agent, other]}).encode())
+    assert outline(first) == PATHS["letta/agents.json"]
+    assert outline(second)[:3] == ["program: Eggs were counted.", CALLED, "count -> No such basket"]
+    assert second.messages[2].is_error
+    assert second.messages[3].content == (
+        il.ThinkingBlock(thinking="", thinking_signature="c2VhbGVk", redacted=True),
+        il.ThinkingBlock(thinking="I count.", thinking_signature="ZW5j"),
+    )
