@@ -51,6 +51,15 @@ def test_system_text_that_was_changed_is_encoded_as_it_is_now() -> None:
     assert inspect_ai.encode(changed).body["messages"][0] == {"id": "m0", "content": "Use your head.", "role": "system"}
 
 
+def test_sealed_reasoning_with_a_summary_is_read_as_the_summary() -> None:
+    """As the Responses API has it: the text beside the payload."""
+    part = {"type": "reasoning", "reasoning": "c2VhbGVk", "summary": "I count.", "signature": "rs_1", "redacted": True}
+    sample = {**SAMPLE, "messages": [{"role": "assistant", "content": [part, {"type": "text", "text": "12"}]}]}
+    thought = inspect_ai.decode(sample).messages[0].content[0]
+    assert (thought.thinking, thought.thinking_signature, thought.redacted) == ("I count.", "c2VhbGVk", False)
+    assert returned("inspect-ai", sample) == sample
+
+
 ATTACHING = {
     "id": 1,
     "epoch": 1,
@@ -58,7 +67,13 @@ ATTACHING = {
     "target": "x",
     "messages": [{"role": "user", "content": "attachment://" + "a" * 32}, {"role": "assistant", "content": "Yes"}],
     "model_usage": {
-        "m/one": {"input_tokens": 100, "output_tokens": 5, "total_tokens": 105, "input_tokens_cache_read": 60},
+        "m/one": {
+            "input_tokens": 100,
+            "output_tokens": 5,
+            "total_tokens": 105,
+            "input_tokens_cache_read": 60,
+            "total_cost": 0.25,
+        },
         "m/two": {"input_tokens": 10, "output_tokens": 1, "total_tokens": 18, "input_tokens_cache_read": 7},
     },
     "attachments": {"a" * 32: "A long text"},
@@ -75,7 +90,7 @@ def test_attachments_stand_where_messages_name_them() -> None:
 def test_usage_is_that_of_the_sample_whether_or_not_input_includes_the_cached_part() -> None:
     """The total tells."""
     usage = inspect_ai.decode(ATTACHING).usage
-    assert (50, 6, 67) == (usage.input, usage.output, usage.cache_read)
+    assert (50, 6, 67, 0.25) == (usage.input, usage.output, usage.cache_read, usage.cost.total)
 
 
 def test_a_zipped_log_is_read_sample_by_sample() -> None:

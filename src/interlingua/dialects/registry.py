@@ -76,6 +76,7 @@ _FORMATS: dict[str, str] = {
     "anthropic-batch": "files.anthropic_batch:FORMAT",
     "litellm-log": "files.litellm_log:FORMAT",
     "langfuse": "files.langfuse:FORMAT",
+    "langsmith": "files.langsmith:FORMAT",
     "otel": "files.otel:FORMAT",
     "alpaca": "files.alpaca:FORMAT",
     "llama-factory": "files.llama_factory:FORMAT",
@@ -108,6 +109,7 @@ _FORMATS: dict[str, str] = {
     "amazon-q": "files.amazon_q:FORMAT",
     "vibe": "files.vibe:FORMAT",
     "adk": "files.adk:FORMAT",
+    "text-generation-webui": "files.text_generation_webui:FORMAT",
     "semantic-kernel": "files.semantic_kernel:FORMAT",
     "llama-index": "files.llama_index:FORMAT",
     "autogen": "files.autogen:FORMAT",
@@ -119,6 +121,7 @@ _FORMATS: dict[str, str] = {
     "big-agi": "files.big_agi:FORMAT",
     "cherry-studio": "files.cherry_studio:FORMAT",
     "agno": "files.agno:FORMAT",
+    "letta": "files.letta:FORMAT",
     "jan": "files.jan:FORMAT",
 }
 _BUILT_IN = _WIRES | _FORMATS

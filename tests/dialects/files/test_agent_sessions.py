@@ -25,6 +25,7 @@ WIRE = Path(__file__).parents[2] / "wire"
 PATHS = {
     "swe-agent/calls.json": "u tc r",
     "swe-agent/mini.json": "u t u",
+    "swe-agent/responses.json": "u htc R u",
     "atif/trajectory.json": "ui htcc r r p s t",
     "atif/sub_agent.json": "u c r t",
     "continue/session.json": "p u htc r t",
@@ -111,6 +112,7 @@ TOTALS = {
 }
 ANSWERS = {
     "swe-agent/mini.json": (50, 7, 0, 0),
+    "swe-agent/responses.json": (40, 12, 60, 0),
     "atif/trajectory.json": (60, 20, 40, 0),
     "continue/session.json": (60, 8, 30, 0),
     "kimi/older.jsonl": (4, 2, 0, 0),
@@ -271,7 +273,12 @@ def test_sessions_of_version_2_are_read_from_the_database_of_opencode(tmp_path: 
     }
     rows = {
         "user": {"text": "Old", "time": {"created": 1784254006803}},
-        "compaction": {"reason": "auto", "summary": "Eggs were bought.", "recent": ""},
+        "compaction": {
+            "reason": "auto",
+            "summary": "Eggs were bought.\n\nRecent context:\nMilk too.",
+            "kilo_summary": "Eggs were bought.",  # Kilo Code: the summary without what is in `recent`
+            "recent": "Milk too.",
+        },
         "shell": {"command": "pwd", "output": "/tmp", "callID": "s"},
         "model-switched": {"model": {"id": "glm-5", "providerID": "zai"}},
         "assistant": answer,
@@ -291,7 +298,7 @@ def test_sessions_of_version_2_are_read_from_the_database_of_opencode(tmp_path: 
     )
     (conversation,) = il.read(path)
     assert outline(conversation) == [
-        "program: Eggs were bought.",
+        "program: Eggs were bought.\n\nMilk too.",
         "program: $ pwd\n/tmp",
         "assistant:  bash()",
         "bash -> Twelve.",
@@ -424,3 +431,41 @@ def test_an_edit_is_part_of_the_answer_in_a_history_of_aider() -> None:
 def test_every_agent_format_is_registered() -> None:
     """Under the name that its samples have."""
     assert {name.split("/")[0] for name in PATHS} <= FORMATS.keys()
+
+
+def test_cached_tokens_of_mini_swe_agent_are_no_input_and_calls_have_their_cost() -> None:
+    """The provider's own response is beside an answer; its prompt includes what was cached."""
+    counted = {"prompt_tokens": 50, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 30}}
+    about = {"response": {"model": "m", "usage": counted}, "cost": 0.5}
+    messages = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Yes", "reasoning": "Hm", "extra": about},
+    ]
+    found = il.decode({"trajectory_format": "mini-swe-agent-1.1", "messages": messages}, "swe-agent")
+    answer = found.messages[1]
+    assert buckets(answer.usage) == (20, 7, 30, 0)
+    assert (answer.usage.cost.total, answer.thinking, answer.text) == (0.5, "Hm", "Yes")
+
+
+def test_a_run_of_swe_agent_names_its_model_in_text_and_the_chosen_attempt_has_its_own_total() -> None:
+    """The statistics outside are those of all attempts."""
+    history = [{"role": "user", "content": "Hi", "agent": "main"}]
+    stats = {"tokens_sent": 10, "tokens_received": 2, "instance_cost": 0.5}
+    attempts = [{"info": {"model_stats": {**stats, "tokens_sent": 90}}}, {"info": {"model_stats": stats}}]
+    document = {
+        "attempts": attempts,
+        "trajectory": [],
+        "history": history,
+        "info": {"best_attempt_idx": 1, "model_stats": {**stats, "tokens_sent": 100}},
+        "replay_config": json.dumps({"agent": {"model": {"name": "gpt-5"}}}),
+    }
+    found = il.decode(document)
+    assert (buckets(found.usage), found.usage.cost.total, found.model.id) == ((10, 2, 0, 0), 0.5, "gpt-5")
+
+
+def test_the_model_of_aider_changes_within_a_session() -> None:
+    """It is announced again."""
+    announced = "#### /model gpt-5  \n> Aider v0.86.0  \n> Main model: gpt-5 with diff edit format  \n"
+    text = f"{(WIRE / 'aider/history.md').read_text()}\n{announced}\n#### Go on  \n\nI do.\n\n"
+    answers = [one for one in il.decode(text, "aider").messages if isinstance(one, il.AssistantMessage)]
+    assert answers[-1].model == "gpt-5" != answers[0].model

@@ -78,6 +78,18 @@ PATHS = {
     "anything-llm/export.json": [ASKED, TWELVE],
     "big-agi/export.json": [ASKED, CALLED, COUNTED, TWELVE],
     "cherry-studio/data.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "letta/agents.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "letta/older.json": [
+        'program: {"type": "heartbeat", "reason": "The time is up.", "time": "x"}',
+        ASKED,
+        CALLED,
+        COUNTED,
+        TWELVE,
+    ],
+    "langsmith/run.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "langsmith/graph.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "text-generation-webui/chat.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "text-generation-webui/older.json": ["assistant: Welcome.", ASKED, TWELVE],
     "agno/session.json": [ASKED, CALLED, COUNTED, TWELVE, "user: Thanks.", "assistant: Bye."],
     "jan/messages.jsonl": [ASKED, CALLED, COUNTED, TWELVE],
     "iflow/session.jsonl": [
@@ -148,6 +160,10 @@ def test_every_answered_call_keeps_its_result(name: str, wire: str) -> None:
         ("cherry-studio/data.json", "Eggs in the basket", "gpt-4o", None),
         ("agno/session.json", "Eggs in the basket", "gpt-4o", "You count things."),
         ("jan/messages.jsonl", None, "jan-v1-4b", None),
+        ("langsmith/run.json", None, "gpt-4o", "You count things."),
+        ("letta/agents.json", "Egg counter", "gpt-4o", "You count things."),
+        ("letta/older.json", "Egg counter", "gpt-4o", "You count things."),
+        ("text-generation-webui/chat.json", None, "qwen3-8b.gguf", None),
     ],
 )
 def test_title_model_and_system_prompt_are_read(name: str, title: Any, model: Any, system: Any) -> None:
@@ -174,6 +190,7 @@ def test_title_model_and_system_prompt_are_read(name: str, title: Any, model: An
         ("big-agi/export.json", il.Usage.of(20, 8, cache_read=10)),
         ("cherry-studio/data.json", il.Usage.of(30, 5)),
         ("agno/session.json", il.Usage.of(20, 5, cache_read=10)),
+        ("langsmith/run.json", il.Usage.of(20, 5, cache_read=10, cost=il.Cost(total=0.000125))),
         ("jan/messages.jsonl", il.Usage.of(30, 5)),
     ],
 )
@@ -188,7 +205,9 @@ def test_a_thread_of_zed_states_its_usage() -> None:
     assert read("zed/thread.json").usage == il.Usage.of(30, 8, cache_read=10)
 
 
-@pytest.mark.parametrize("name", ["hugging-chat/conversations.json", "le-chat/chat.json"])
+@pytest.mark.parametrize(
+    "name", ["hugging-chat/conversations.json", "le-chat/chat.json", "text-generation-webui/chat.json"]
+)
 def test_an_answer_that_was_written_anew_is_a_branch(name: str) -> None:
     """The path has the last one."""
     conversation = read(name)
@@ -1068,3 +1087,127 @@ def test_unusually_long_keys_do_not_stay_in_memory() -> None:
     assert cached.cache_info().currsize == 0
     assert reading.by_keys(cached, {"role": 1}) == reading.by_keys(cached, {"role": 2}) == 1
     assert cached.cache_info().hits == 1
+
+
+def test_invocations_of_adk_that_were_rewound_are_beside_the_path() -> None:
+    """An event takes them back; one without content is nothing that was written."""
+
+    def event(invocation: str, author: str, text: str | None, **actions: Any) -> dict[str, Any]:
+        content = None if text is None else {"role": "user", "parts": [{"text": text}]}
+        return {"invocationId": invocation, "author": author, "timestamp": 1.5, "content": content, "actions": actions}
+
+    events = [
+        event("1", "user", "How many?"),
+        event("1", "counter", "Twelve."),
+        event("2", "user", "And milk?"),
+        event("2", "counter", "None."),
+        event("3", "user", None, rewindBeforeInvocationId="2"),
+        event("4", "user", "And bread?"),
+        event("5", "user", None, compaction={"startTimestamp": 1, "endTimestamp": 2}),
+    ]
+    (found,) = il.read(json.dumps({**sample("adk/session.json"), "events": events}).encode())
+    assert outline(found) == ["user: How many?", "assistant: Twelve.", "user: And bread?"]
+    assert [entry.message.text for entry in found.entries] == [
+        "How many?",
+        "Twelve.",
+        "And milk?",
+        "None.",
+        "And bread?",
+    ]
+
+
+def test_messages_of_another_program_with_a_chat_id_are_not_those_of_le_chat() -> None:
+    """Flowise has roles of its own, which would be read as notes."""
+    rows = [{"id": str(at), "role": "userMessage", "content": "Hi", "chatId": "c"} for at in range(2)]
+    assert il.detect(rows) is None
+
+
+def test_thoughts_files_and_times_of_text_generation_webui_are_read() -> None:
+    """A thought is marked in the answer's text as the model wrote it, and may be cut."""
+    chat = sample("text-generation-webui/chat.json")
+    asked, called, _, answer = il.decode(chat).messages
+    assert asked.content[0] == il.DocumentBlock(text="a dozen", mime_type="text/plain", title="basket.txt")
+    assert (asked.timestamp, called.timestamp) == (1_771_338_360_000, 1_771_338_420_000)
+    assert (answer.thinking, answer.text) == ("They were counted.", "Twelve.")
+    written = {
+        "<think>I count": ("I count", ""),
+        "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>12": ("Hm", "12"),
+        "<seed:think>Hm</seed:think>12": ("Hm", "12"),
+        "No <think> here": ("", "No <think> here"),
+    }
+    rows = [["Eggs?", text] for text in written]
+    messages = il.decode({"internal": rows, "visible": rows, "metadata": {}}).messages
+    assert [(one.thinking, one.text) for one in messages[1::2]] == list(written.values())
+
+
+def test_rows_of_text_generation_webui_have_roles_and_results_from_an_api() -> None:
+    """In a third and a fourth field."""
+    calls = [{"id": "c", "type": "function", "function": {"name": "count", "arguments": "{}"}}]
+    rows = [
+        ["Be brief.", "", "", {"role": "system"}],
+        ["Eggs?", "", "", {"tool_calls": calls}],
+        ["", "", "12", {"tool_call_id": "c"}],
+        ["", "Twelve.", "", {}],
+    ]
+    found = il.decode({"internal": rows, "visible": rows}, "text-generation-webui")
+    assert outline(found) == ["system: Be brief.", "user: Eggs?", CALLED, COUNTED, TWELVE]
+
+
+def test_calls_of_models_in_langsmith_are_read_wherever_they_stand() -> None:
+    """In a list, a page of the API or a trace with its runs inside; runs of tools and chains are left out."""
+    run, graph = sample("langsmith/run.json"), sample("langsmith/graph.json")
+    tool = {**run, "run_type": "tool", "inputs": {"input": "eggs"}, "outputs": {"output": "12"}}
+    for whole in (
+        [graph, tool, run, run],
+        {"runs": [run, tool, run], "cursors": {}},
+        {**graph, "child_runs": [run, {**tool, "child_runs": [run]}]},
+    ):
+        assert [outline(one) for one in il.read(json.dumps(whole).encode())] == [PATHS["langsmith/run.json"]] * 2
+    lines = "".join(json.dumps(one) + "\n" for one in (tool, run, tool))
+    assert [outline(one) for one in il.read(lines.encode())] == [PATHS["langsmith/run.json"]]
+    assert il.detect(tool) is None
+
+
+def test_inputs_and_outputs_of_langsmith_are_those_of_any_provider() -> None:
+    """A body of OpenAI's with the counts of LangSmith, a prompt and its text, a message alone, and a failure."""
+    run = {**sample("langsmith/run.json"), "extra": {}, "total_tokens": None, "total_cost": None}
+    asked, answer = {"role": "user", "content": "How many eggs?"}, {"role": "assistant", "content": "Twelve."}
+    counted = {"input_tokens": 30, "output_tokens": 5, "input_token_details": {"cache_read": 10}}
+    body = {"choices": [{"index": 0, "message": answer, "finish_reason": "stop"}], "usage_metadata": counted}
+    for inputs, outputs in (
+        ({"model": "gpt-4o", "messages": [asked]}, body),
+        ({"prompts": ["How many eggs?"]}, {"generations": [[{"text": "Twelve."}]]}),
+        ({"messages": [asked]}, answer),
+        ({"messages": [asked]}, {"message": answer}),
+        ({"messages": [asked]}, {"output": "Twelve."}),
+    ):
+        found = il.decode({**run, "inputs": inputs, "outputs": outputs}, "langsmith")
+        assert outline(found) == [ASKED, TWELVE]
+        if outputs is body:
+            assert (found.messages[1].usage, found.model.id) == (il.Usage.of(20, 5, cache_read=10), "gpt-4o")
+    failed = il.decode({**run, "inputs": {"messages": [asked]}, "outputs": None, "error": "Timeout"}, "langsmith")
+    assert (failed.messages[1].stop_reason, failed.messages[1].error_message) == ("error", "Timeout")
+
+
+def test_every_agent_of_a_file_of_letta_is_a_conversation() -> None:
+    """A message may hold results that a person's program gave, an error, or what was compacted."""
+    document = sample("letta/agents.json")
+    (agent,) = document["agents"]
+    returned = [
+        {"type": "approval", "approve": True, "tool_call_id": "c0"},
+        {"type": "tool", "tool_call_id": "c1", "tool_return": "No such basket", "status": "error"},
+    ]
+    approval = {"role": "approval", "content": [], "approvals": returned}
+    summary = {"role": "summary", "content": [{"type": "text", "text": "Eggs were counted."}]}
+    sealed = {"type": "redacted_reasoning", "data": "c2VhbGVk"}
+    told = {"type": "summarized_reasoning", "summary": [{"index": 0, "text": "I count."}], "encrypted_content": "ZW5j"}
+    other = {**agent, "messages": [summary, agent["messages"][2], approval]}
+    other["messages"].append({"role": "assistant", "content": [sealed, told, {"type": "omitted_reasoning"}]})
+    first, second = il.read(json.dumps({**document, "agents": [agent, other]}).encode())
+    assert outline(first) == PATHS["letta/agents.json"]
+    assert outline(second)[:3] == ["program: Eggs were counted.", CALLED, "count -> No such basket"]
+    assert second.messages[2].is_error
+    assert second.messages[3].content == (
+        il.ThinkingBlock(thinking="", thinking_signature="c2VhbGVk", redacted=True),
+        il.ThinkingBlock(thinking="I count.", thinking_signature="ZW5j"),
+    )

@@ -1,9 +1,10 @@
 """Google's Agent Development Kit: a session with its `events`, as it is saved, sent by its server, or in a database.
 
 An event has an author (the `user`, or the name of an agent) and content in Google's parts; its fields are spelled in
-snake_case or in camelCase. A `partial` event is repeated whole later. A row of the table `events` has its event as
-JSON in `event_data`, in older versions as columns. github.com/google/adk-python `src/google/adk/events`,
-`src/google/adk/sessions`
+snake_case or in camelCase. A `partial` event is repeated whole later; one without content changes the state, marks a
+compaction, or (`rewind_before_invocation_id`) takes back an invocation and what followed it, which stays in the tree. A
+row of the table `events` has its event as JSON in `event_data`, in older versions as columns.
+github.com/google/adk-python `src/google/adk/events`, `src/google/adk/sessions`
 """
 
 import re
@@ -16,7 +17,8 @@ from msgspec.structs import replace
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import count, fields_of, optional
-from .program_content import a_result, attachment_of, conversation_of, first, inner, items, moment, user
+from .line_sessions import Record, TreeReader, read
+from .program_content import a_result, attachment_of, first, inner, items, moment, user
 from .reading import Documents, Pairing, columns_of, ordered_rows, read_json, rows_by_key, values_at
 
 API = "adk"
@@ -85,7 +87,7 @@ def _messages(event: dict[str, Any], pairs: Pairing) -> Iterator[Message]:
             yield pairs.result(response.get("id"), response.get("name"), result, "error" in given, timestamp=when)
     blocks = tuple(block for part in parts if (block := _block(part, pairs)) is not None)
     if event.get("author") == "user":
-        if blocks or not parts:
+        if blocks:
             yield user(blocks, when)
         return
     failed = optional(_get(event, "error_message"))
@@ -99,12 +101,27 @@ def _messages(event: dict[str, Any], pairs: Pairing) -> Iterator[Message]:
         yield replace(answer, stop_reason="error", error_message=failed) if failed else answer
 
 
+class _Reader(TreeReader):
+    """Reads the events of a session; invocations that were rewound stay in the tree."""
+
+    def messages(self, records: Iterable[Record]) -> Iterator[Message]:
+        pairs, began = Pairing(), dict[str | None, int]()  # where an invocation began on the path
+        model: str | None = None
+        for event in records:
+            taken_back = optional(_get(event.get("actions"), "rewind_before_invocation_id"))
+            if taken_back is not None and taken_back in began:
+                self.tree.cut(began[taken_back])
+            began.setdefault(optional(_get(event, "invocation_id")), len(self.tree.path))
+            for message in _messages(event, pairs):
+                model = (message.model if isinstance(message, AssistantMessage) else None) or model
+                yield self.tree.add(message)
+        self.fields = {"model": model}
+
+
 def _conversation(session: dict[str, Any]) -> Conversation:
     """One session."""
-    pairs = Pairing()
-    found = [message for event in session["events"] for message in _messages(event, pairs)]
-    title = inner(session, "state", "__session_metadata__", "displayName")
-    return conversation_of(found, title=title)
+    title = optional(inner(session, "state", "__session_metadata__", "displayName"))
+    return replace(read(_Reader(), session["events"]), title=title or None)
 
 
 def database(connection: sqlite3.Connection) -> Iterable[Any] | None:

@@ -3,7 +3,8 @@
 A session begins with `# aider chat started at …`. Lines that begin with `####` and a space are the user's (a command
 such as `/ask` is written once as it was typed and once as it was sent, and `<blank>` stands for nothing), lines that
 begin with `>` and a space are the program's, and all else is the answer of the model, among it edits that end in
-`>>>>>>> REPLACE`. The program names its models at the start; nothing else has a time or an id. aider/io.py `user_input`
+`>>>>>>> REPLACE`. The program names its models at the start, which has the only time, and after `/model`. aider/io.py
+`user_input`, aider/coders/base_coder.py `get_announcements`
 """
 
 import io
@@ -84,12 +85,9 @@ def _pieces(lines: Iterable[str]) -> Iterator[list[str] | str]:
 class _Reader(RowReader):
     """Reads the pieces of a session; only its start has a time."""
 
-    def __init__(self, lines: Iterable[str]) -> None:
-        named = next((found for line in lines if (found := _MODEL.match(line))), None)
-        self._model = named[1] if named else None
-
     def messages(self, records: Iterable[Any]) -> Iterator[Message]:
         when: int | None = None
+        model: str | None = None
         for piece in records:
             match piece:
                 case [_, written, _] if written != BLANK:
@@ -100,10 +98,11 @@ class _Reader(RowReader):
                     yield user("\n".join(found[2] for found in lines if found), when)
                     when = None
                 case [text, _]:
-                    yield AssistantMessage(content=text, model=self._model)
+                    yield AssistantMessage(content=text, model=model)
                 case str():
                     started = _STARTED.match(piece)
                     when = moment(started[1].replace(" ", "T", 1)) if started else when
+                    model = next(reversed(_MODEL.findall(piece)), None if started else model)
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -117,7 +116,7 @@ def decode(data: Any) -> Conversation:
     if not _STARTED.search(text):
         raise BadWire(API, "a chat history begins with `# aider chat started at`")
     pieces = list(_pieces(_lines(text)))
-    return keep(read(_Reader(_lines(text)), pieces), pieces, API)
+    return keep(read(_Reader(), pieces), pieces, API)
 
 
 @reading(API)
@@ -125,7 +124,7 @@ def stream(lines: ReadAgain) -> SessionStream | None:
     """One session of a history, one entry at a time; None for another number of them."""
     if len(list(itertools.islice(filter(_STARTED.match, lines()), 2))) != 1:
         return None
-    return TemplateStream(_Reader(lines()), lambda: _pieces(lines()), API, "")
+    return TemplateStream(_Reader(), lambda: _pieces(lines()), API, "")
 
 
 def encode(conversation: Conversation) -> Encoded:

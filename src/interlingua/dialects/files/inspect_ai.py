@@ -46,20 +46,24 @@ from ..residual import (
     count,
     fields_of,
     keeping,
+    number,
     optional,
     put_back,
     reading,
     residual,
+    residual_of,
     restored,
     same,
     string,
 )
 from ..wire import FileFormat
 from . import records as _records
+from .program_content import priced
 from .records import FILE, Records
 
 API = "inspect-ai"
 
+SEALED = "~sealed"  # of a thought: its payload stands in `reasoning`, its text in `summary`
 CALL = "~call"  # of a block: an item of `tool_calls` that is no call
 ERROR = "~error"  # of a result: its text is that of the error
 TEXT = "~text"  # of a conversation: the row of a dataset whose input is a text
@@ -101,7 +105,10 @@ def _block_in(part: dict[str, Any]) -> Block:
             return TextBlock(text=string(part["text"]), refusal=part.get("refusal") is True)
         case "reasoning":
             hidden, text = part.get("redacted") is True, string(part["reasoning"])
-            if hidden:  # the sealed payload stands where the text would
+            if hidden:  # the sealed payload stands where the text would, which a summary may tell
+                summary = optional(part.get("summary"))
+                if summary:
+                    return ThinkingBlock(thinking=summary, thinking_signature=text, extra={API: {SEALED: True}})
                 return ThinkingBlock(thinking="", thinking_signature=text, redacted=True)
             return ThinkingBlock(thinking=text, thinking_signature=optional(part.get("signature")))
         case "image":
@@ -130,6 +137,9 @@ def _encode_block(block: Block) -> dict[str, Any] | None:
     match block:
         case TextBlock():
             return {"type": "text", "text": block.text, **({"refusal": True} if block.refusal else {})}
+        case ThinkingBlock() if SEALED in residual_of(block.extra, API):
+            sealed = block.thinking_signature or ""
+            return {"type": "reasoning", "reasoning": sealed, "summary": block.thinking, "redacted": True}
         case ThinkingBlock() if block.redacted:
             return {"type": "reasoning", "reasoning": block.thinking_signature or "", "redacted": True}
         case ThinkingBlock():
@@ -381,7 +391,9 @@ def _total(wire: dict[str, Any]) -> Usage | None:
             fresh = max(fresh - read - written, 0)
         buckets = [sum(pair) for pair in zip(buckets, (fresh, out, read, written), strict=True)]
     reasoning = sum(count(given, "reasoning_tokens") for given in every)
-    return Usage.of(buckets[0], buckets[1], cache_read=buckets[2], cache_write=buckets[3], reasoning=reasoning or None)
+    cost = sum(number(given.get("total_cost")) or 0 for given in every)
+    found = Usage.of(buckets[0], buckets[1], cache_read=buckets[2], cache_write=buckets[3], reasoning=reasoning or None)
+    return priced(found, cost)
 
 
 def _is_log(value: Any) -> bool:

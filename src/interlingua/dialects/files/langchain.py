@@ -112,14 +112,14 @@ def _answer(fields: dict[str, Any], items: list[Any], pairs: Pairing) -> Assista
     return AssistantMessage(
         content=tuple(blocks) or tuple(items),
         model=optional(about.get("model_name")) or optional(about.get("model")) or None,
-        usage=_usage(fields.get("usage_metadata"))
+        usage=usage_in(fields.get("usage_metadata"))
         or _stated(fields_of(about.get("token_usage") or about.get("usage"))),
         stop_detail=optional(about.get("finish_reason")) or optional(about.get("stop_reason")),
         response_id=optional(fields.get("id")),
     )
 
 
-def _usage(wire: Any) -> Usage | None:
+def usage_in(wire: Any) -> Usage | None:
     if not isinstance(wire, dict):
         return None
     inner, outer = fields_of(wire.get("input_token_details")), fields_of(wire.get("output_token_details"))

@@ -21,9 +21,12 @@ from .reading import Node, Pairing, placed
 
 API = "le-chat"
 
+_ROLES = ("user", "assistant", "system", "tool")
+
 
 def _is_message(value: Any) -> bool:
-    return is_turn(value) and isinstance(value.get("chatId"), str) and "id" in value
+    known = is_turn(value) and value["role"] in _ROLES
+    return known and isinstance(value.get("chatId"), str) and "id" in value
 
 
 def _is_chat(value: Any) -> bool:

@@ -33,6 +33,7 @@ from .program_content import (
     a_result,
     an_object_of,
     attachment_of,
+    first,
     inner,
     items,
     moment,
@@ -304,7 +305,9 @@ def _newer_messages(connection: sqlite3.Connection, session: str) -> Iterator[di
             files = [{"type": "file", **_newer_file(file)} for file in items(data.get("files"))]
             yield {"info": {**info, "role": "user"}, "parts": [{"type": "text", "text": text}, *files]}
         elif kind == "compaction":
-            summary = "\n\n".join(data[key] for key in ("summary", "recent") if optional(data.get(key)))
+            # Kilo Code repeats the recent messages in its `summary`, and has the plain one in a field of its own.
+            given = (first(data, "kilo_summary", "summary"), data.get("recent"))
+            summary = "\n\n".join(text for text in map(optional, given) if text)
             part = {"type": "text", "text": summary, "synthetic": True}
             yield {"info": {**info, "role": "user", "summary": True}, "parts": [part]}
         elif kind in ("synthetic", "system", "shell"):

@@ -2,17 +2,23 @@
 
 Older runs have no tool calls: an action is a part of the answer's text, and the observation comes back as a message of
 the user. Newer ones have `tool_calls` and messages of role `tool`, with the ids in `tool_call_ids`. Demonstrations
-stand in the history like everything else that the model read. `info.model_stats` counts the tokens of the whole run.
-`trajectory` repeats the history step by step and is kept for the way back.
+stand in the history like everything else that the model read. `info.model_stats` counts the tokens of the whole run, in
+a run of several `attempts` those of all of them; the one that was chosen is repeated outside. `replay_config`, an
+object or JSON text, names the model. `trajectory` repeats the history step by step and is kept for the way back.
+mini-swe-agent over the Responses API has whole responses and items of type `function_call_output` as its messages.
+github.com/SWE-agent/SWE-agent `sweagent/agent/agents.py`, github.com/SWE-agent/mini-swe-agent
+`src/minisweagent/models`
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.errors import BadWire
 from ...values.messages import AssistantMessage, Block, Message, SystemMessage, ToolCall, Usage, blocks_of
 from ...values.request import Conversation
-from ..residual import optional, reading
+from ..residual import fields_of, optional, reading
 from ..wire import ListedSession, SessionStream
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
 from .program_content import (
@@ -20,15 +26,18 @@ from .program_content import (
     an_object_of,
     call_of,
     content_of,
+    first,
     inner,
     items,
     moment,
+    priced,
     thinking_of,
     usage_of,
     user,
 )
-from .reading import kept_record
+from .reading import json_value, kept_record, openai_usage
 from .templates import file_format, keep
+from .wire_bodies import RESPONSES, answer_in
 
 API = "swe-agent"
 
@@ -45,27 +54,38 @@ def _key(document: Record) -> str:
 
 
 def _answer(item: dict[str, Any], when: int | None) -> AssistantMessage:
-    """An answer; mini-swe-agent keeps the provider's own beside it, with the usage."""
+    """An answer; mini-swe-agent keeps the provider's beside it, with the usage, or has that of Responses itself."""
+    extra = fields_of(item.get("extra"))
+    if item.get("object") == "response":
+        body = {key: value for key, value in item.items() if key != "extra"}
+        found = answer_in(body, RESPONSES, timestamp=when)
+        return replace(found, usage=priced(found.usage, extra.get("cost")))
     calls = [call for wire in items(item.get("tool_calls")) if (call := call_of(wire)) is not None]
     thoughts = [thinking_of(wire) for wire in items(item.get("thinking_blocks"))]
-    if not thoughts and optional(item.get("reasoning_content")):
-        thoughts = [thinking_of({"thinking": item["reasoning_content"]})]
+    thought = optional(first(item, "reasoning_content", "reasoning"))
+    if not thoughts and thought:
+        thoughts = [thinking_of({"thinking": thought})]
     content = content_of(item.get("content"))
     blocks: tuple[Block, ...] = (*thoughts, *(blocks_of(content) if content else ()), *calls)
-    response = inner(item, "extra", "response")
-    counted = inner(response, "usage")
+    response = extra.get("response")
     return AssistantMessage(
         content=blocks if thoughts or calls else content,
         model=optional(inner(response, "model")),
-        usage=usage_of(counted, input="prompt_tokens", output="completion_tokens"),
+        usage=priced(openai_usage(inner(response, "usage")), extra.get("cost")),
         timestamp=when,
     )
+
+
+def _role(item: dict[str, Any]) -> Any:
+    if item.get("object") == "response":
+        return "assistant"
+    return "tool" if item.get("type") == "function_call_output" else item.get("role")
 
 
 def _message(item: dict[str, Any], waiting: list[ToolCall]) -> list[Message]:
     when = moment(item.get("timestamp") or inner(item, "extra", "timestamp"))
     content = content_of(item.get("content"))
-    match item.get("role"):
+    match _role(item):
         case "system":
             return [SystemMessage(content=content, timestamp=when)]
         case "user":
@@ -75,13 +95,15 @@ def _message(item: dict[str, Any], waiting: list[ToolCall]) -> list[Message]:
             waiting[:] = answer.tool_calls
             return [answer]
         case "tool":
-            ids = [id for id in item.get("tool_call_ids") or [item.get("tool_call_id")] if isinstance(id, str)]
+            given = item.get("tool_call_ids") or [first(item, "tool_call_id", "call_id")]
+            ids = [id for id in given if isinstance(id, str)]
             if not ids and waiting:
                 ids = [waiting[0].id]
             names = {call.id: call.name for call in waiting}
             waiting[:] = [call for call in waiting if call.id not in ids]
             # One observation answers all calls of its step.
-            return [a_result(id, item.get("content"), name=names.get(id), when=when) for id in ids]
+            observed, failed = first(item, "content", "output"), bool(inner(item, "extra", "exception_info"))
+            return [a_result(id, observed, name=names.get(id), failed=failed, when=when) for id in ids]
         case "exit":  # mini-swe-agent's own last word; no model reads it
             return []
         case role:
@@ -89,8 +111,13 @@ def _message(item: dict[str, Any], waiting: list[ToolCall]) -> list[Message]:
 
 
 def _total(document: dict[str, Any]) -> Usage | None:
-    found = usage_of(inner(document, "info", "model_stats"), input="tokens_sent", output="tokens_received")
-    return found if found is not None and found.total_tokens else None
+    info = fields_of(document.get("info"))
+    chosen, attempts = info.get("best_attempt_idx"), items(document.get("attempts"))
+    if isinstance(chosen, int) and 0 <= chosen < len(attempts):
+        info = fields_of(attempts[chosen].get("info"))
+    stats = info.get("model_stats")
+    found = usage_of(stats, input="tokens_sent", output="tokens_received")
+    return priced(found, inner(stats, "instance_cost")) if found is not None and found.total_tokens else None
 
 
 @reading(API)
@@ -110,7 +137,7 @@ class _Reader(RowReader):
     """Reads the history of a trajectory; text of the system before all else is that of the conversation."""
 
     def __init__(self, document: Record) -> None:
-        model = inner(document, "replay_config", "agent", "model", "name")
+        model = inner(json_value(document.get("replay_config")), "agent", "model", "name")
         model = optional(model or inner(document, "info", "config", "model", "model_name"))
         self.fields = {"usage": _total(document), "model": model}
 
