@@ -16,12 +16,14 @@ from interlingua.values.messages import (
     CacheMarker,
     Citation,
     OpaqueBlock,
+    ServerToolCall,
     SystemMessage,
     TextBlock,
     ThinkingBlock,
     ToolCall,
     ToolResultMessage,
     UserMessage,
+    blocks_of,
 )
 from interlingua.values.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolSpec
 from interlingua.values.tokens import taken
@@ -469,3 +471,27 @@ def test_results_in_place_are_treated_like_those_that_have_to_be_matched() -> No
             found.append((adapted.request, [loss for loss in adapted.losses if loss.path != dropped]))
         assert found[0] == found[1]
         assert ["f", "g"] == [m.tool_name for m in found[0][0].context.messages if m.role == "toolResult"][:2]
+
+
+# --- calls of the provider -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("after", "last"),
+    [
+        ((), ServerToolCall),
+        ((TextBlock(text="Or not"),), TextBlock),
+        ((TextBlock(text=" "),), TextBlock),
+        ((ThinkingBlock(thinking="Hm"),), TextBlock),
+    ],
+)
+def test_a_call_of_the_provider_without_result_is_sent_only_at_the_end_of_a_turn(after: Any, last: type) -> None:
+    """
+    What follows it shows that the turn was not paused: the model is asked to go on, and the call has no result.
+    """
+    search = ServerToolCall(id="s1", name="web_search", arguments={"query": "x"})
+    paused = AssistantMessage(content=(TextBlock(text="So"), search, *after), api=CLAUDE.api, model=CLAUDE.id)
+    once = il.adapt(request(HI, paused, max_tokens=4000, reasoning=Reasoning(budget=2000)), CLAUDE)
+    assert il.adapt(once.request, CLAUDE).losses == ()
+    assert [found for found in il.check(once.request, target=CLAUDE) if found.severity == "error"] == []
+    assert type(blocks_of(once.request.context.messages[1].content)[-1]) is last

@@ -170,7 +170,15 @@ def _ran_here(block: ServerToolCall | ServerToolResult, turn: Turn, step: list[B
     if results:
         return any(result.dialect == api for result in results)
     last = next(turn for turn in reversed(work.turns) if not isinstance(turn.message, ToolResultMessage))
-    return turn is last and owner(turn.message.api) == api
+    return turn is last and owner(turn.message.api) == api and _is_pending(block, turn)
+
+
+def _is_pending(call: ServerToolCall, turn: Turn) -> bool:
+    """Whether the turn ends with this call: the model says nothing more until it has the result."""
+    if turn.message.stop_detail == "pause_turn":
+        return True
+    at = next(at for at, block in enumerate(turn.blocks) if block is call)
+    return all(isinstance(block, ServerToolCall | ToolCall) for block in turn.blocks[at:])
 
 
 def fit_arguments(work: Work) -> None:
