@@ -1,5 +1,6 @@
 """Adapting, condition by condition: boundaries and exceptions of single passes, and the way back to the source."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,18 +14,26 @@ from interlingua.dialects import WIRES
 from interlingua.dialects.registry import register, unregister
 from interlingua.values.messages import (
     AssistantMessage,
+    Block,
     CacheMarker,
     Citation,
+    ImageBlock,
+    Message,
     OpaqueBlock,
+    ServerToolCall,
+    ServerToolResult,
     SystemMessage,
     TextBlock,
     ThinkingBlock,
     ToolCall,
     ToolResultMessage,
     UserMessage,
+    blocks_of,
 )
 from interlingua.values.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolSpec
 from interlingua.values.tokens import taken
+from laws.test_cost import calls_of
+from strategies import PNG
 
 CLAUDE = ModelDescriptor(id="claude-sonnet-4-5", api="anthropic-messages")
 BEDROCK_CLAUDE = ModelDescriptor(id="us.anthropic.claude-sonnet-4-5", api="bedrock-converse-stream")
@@ -469,3 +478,83 @@ def test_results_in_place_are_treated_like_those_that_have_to_be_matched() -> No
             found.append((adapted.request, [loss for loss in adapted.losses if loss.path != dropped]))
         assert found[0] == found[1]
         assert ["f", "g"] == [m.tool_name for m in found[0][0].context.messages if m.role == "toolResult"][:2]
+
+
+# --- calls of the provider -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("after", "last"),
+    [
+        ((), ServerToolCall),
+        ((TextBlock(text="Or not"),), TextBlock),
+        ((TextBlock(text=" "),), TextBlock),
+        ((ThinkingBlock(thinking="Hm"),), TextBlock),
+    ],
+)
+def test_a_call_of_the_provider_without_result_is_sent_only_at_the_end_of_a_turn(after: Any, last: type) -> None:
+    """
+    What follows it shows that the turn was not paused: the model is asked to go on, and the call has no result.
+    """
+    search = ServerToolCall(id="s1", name="web_search", arguments={"query": "x"})
+    paused = AssistantMessage(content=(TextBlock(text="So"), search, *after), api=CLAUDE.api, model=CLAUDE.id)
+    once = il.adapt(request(HI, paused, max_tokens=4000, reasoning=Reasoning(budget=2000)), CLAUDE)
+    assert il.adapt(once.request, CLAUDE).losses == ()
+    assert [found for found in il.check(once.request, target=CLAUDE) if found.severity == "error"] == []
+    assert type(blocks_of(once.request.context.messages[1].content)[-1]) is last
+
+
+# --- cost ------------------------------------------------------------------------------------------------------------
+
+
+def searches(count: int) -> tuple[AssistantMessage, ...]:
+    found = [{"type": "web_search_tool_result_error", "error_code": "unavailable"}]
+    blocks: list[Block] = []
+    for at in range(count):
+        blocks += [
+            ServerToolCall(id=f"s{at}", name="web_search", arguments={}),
+            ServerToolResult(tool_call_id=f"s{at}", tool_name="web_search", dialect=CLAUDE.api, content=found),
+        ]
+    return (AssistantMessage(content=blocks, api=CLAUDE.api, model=CLAUDE.id),)
+
+
+def pictures(count: int) -> tuple[Message, ...]:
+    picture = ImageBlock(data=PNG, mime_type="image/png")
+    results = [
+        ToolResultMessage(tool_call_id=f"c{at}", tool_name="look", content=(picture,), is_error=False)
+        for at in range(count)
+    ]
+    return called(*["look"] * count), *results
+
+
+MANY: dict[str, Callable[[int], tuple[Message, ...]]] = {
+    "searches": searches,
+    "pending searches": lambda count: (replace(searches(count)[0], content=searches(count)[0].content[::2]),),  # type: ignore[index]
+    "rows of searches": lambda count: tuple(searches(1)[0] for _ in range(count)),
+    "thoughts": lambda count: (AssistantMessage(content=[ThinkingBlock(thinking="Hm") for _ in range(count)]),),
+    "rows of thoughts": lambda count: tuple(
+        AssistantMessage(content=[ThinkingBlock(thinking="Hm")]) for _ in range(count)
+    ),
+    "system messages": lambda count: tuple(SystemMessage(content="Be brief.") for _ in range(count)),
+    "pictures in results": pictures,
+}
+
+
+@pytest.mark.parametrize("model", [CLAUDE, GPT, LLAMA], ids=lambda model: model.api)
+@pytest.mark.parametrize("kind", MANY)
+def test_four_times_the_blocks_cost_four_times_the_calls(kind: str, model: ModelDescriptor) -> None:
+    """
+    No pass looks at all blocks for each block; nor does decoding what was sent.
+    """
+
+    def work(count: int) -> Callable[[], Any]:
+        source, wire = request(HI, *MANY[kind](count)), WIRES[model.api].codec
+
+        def go() -> None:
+            wire.decode_request(wire.encode_request(il.adapt(source, model).request).body)
+
+        return go
+
+    work(2)()
+    few, many = (calls_of(work(count)).total() for count in (50, 200))
+    assert many <= 4.5 * few

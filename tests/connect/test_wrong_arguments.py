@@ -18,7 +18,10 @@ OPTIONS: list[tuple[str, Any, str]] = [
     ("timeout", -1.5, "timeout must be a number of seconds above 0, not -1.5"),
     ("on_payload", 5, "on_payload must be a function, not int"),
     ("on_response", "x", "on_response must be a function, not str"),
+    ("on_retry", 5, "on_retry must be a function, not int"),
+    ("get_api_key", SECRET, "get_api_key must be a function, not str"),
     ("stop", 5, "stop must be a string or a list of strings, not int"),
+    ("stop", ["a", 5], "stop must be a string or a list of strings, not of int"),
     ("reasoning", 1.5, "reasoning must be a level such as 'high'"),
     ("reasoning", "bogus", "unknown reasoning 'bogus'; valid: 'off', 'none', 'minimal', 'low', 'medium', 'high'"),
     ("reasoning", "", "unknown reasoning ''; valid: 'off'"),
@@ -33,6 +36,14 @@ OPTIONS: list[tuple[str, Any, str]] = [
     ("extra", 5, "extra must be a dictionary"),
     ("stream", "yes", "stream must be True or False"),
     ("headers", SECRET, "headers must be a dictionary, not str"),
+    ("headers", {"x-a": None}, "the header x-a must be a string, not NoneType"),
+    ("headers", {5: SECRET}, "invalid header name 5"),
+    ("headers", {"": SECRET}, "invalid header name ''"),
+    ("headers", {"é": SECRET}, "invalid header name 'é'"),
+    ("headers", {"x-a": f"{SECRET}\r\nx-b: c"}, "the header x-a has a character that HTTP forbids"),
+    ("headers", {"x-a": f"{SECRET}\ud800"}, "the header x-a has a character that HTTP forbids"),
+    ("headers", {"content-length": "0"}, "the client writes content-length itself"),
+    ("headers", {"Transfer-Encoding": "chunked"}, "the client writes Transfer-Encoding itself"),
     ("api_key", [SECRET], "api_key must be a string, not list"),
     ("base_url", 5, "base_url must be a string"),
     ("settings", SECRET, "settings must be a dictionary"),
@@ -149,3 +160,30 @@ def test_the_name_of_a_target_may_follow_messages_in_check() -> None:
     assert any(".id" in finding.path for finding in il.check(messages, "bedrock-converse-stream"))
     with pytest.raises(il.InterlinguaError, match="unknown target 'bedrok-converse-stream'; did you mean"):
         il.check(messages, "bedrok-converse-stream")
+
+
+def test_a_header_replaces_another_of_its_name_in_any_case() -> None:
+    """Also those that the client writes itself: no header is sent twice."""
+    given = {"user-agent": "mine", "HOST": "elsewhere.example", "content-type": "application/json; charset=utf-8"}
+    with Server() as server:
+        model = il.ModelDescriptor(
+            id="m", api="anthropic-messages", base_url=server.base_url("anthropic-messages"), headers={"X-A": "1"}
+        )
+        il.sync.complete(model, "Hi", api_key="k", retry=0, headers={**given, "x-a": "2"})
+        sent = server.requests[-1].headers
+    for name, value in {**given, "x-a": "2"}.items():
+        assert sent.getall(name) == [value]
+
+
+def test_a_key_that_is_no_string_is_refused() -> None:
+    """What the function returned is not shown."""
+    with Server() as server:
+        model = il.ModelDescriptor(id="m", api="anthropic-messages", base_url=server.base_url("anthropic-messages"))
+        wrong: Any = lambda provider: [SECRET]  # noqa: E731
+        with pytest.raises(il.FormatError, match="get_api_key must return a string or None, not list"):
+            il.sync.complete(model, "Hi", get_api_key=wrong)
+
+
+def test_an_address_with_half_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(il.InterlinguaError, match="invalid base URL"):
+        il.sync.complete("anthropic/m", "Hi", api_key="k", base_url="http://x\ud800")

@@ -1,5 +1,6 @@
 """Odd text and odd numbers are decided once, and the same way in every place where JSON is read or written."""
 
+import base64
 import json
 import re
 from typing import Any
@@ -16,7 +17,7 @@ from interlingua.values import jsontext
 from interlingua.values.canonical import dump, load
 from interlingua.values.errors import BadWire, FormatError
 from interlingua.values.folding import arguments_text, fold, parse_arguments
-from interlingua.values.messages import AssistantMessage, TextBlock, ToolCall, UserMessage, text_of
+from interlingua.values.messages import AssistantMessage, DocumentBlock, TextBlock, ToolCall, UserMessage, text_of
 from interlingua.values.request import Context, ModelDescriptor, Request
 from laws.wires import decode_stream, every_dialect, fields_outside, spelled, stream_of
 from strategies import deep_objects, json_bytes, json_values, nested
@@ -80,6 +81,29 @@ def test_unpaired_surrogates_do_not_stop_a_request(name: str, text: str) -> None
     assert {"$.system", "$.messages[0].content", "$.messages[1].content[0].arguments"} <= {
         loss.path for loss in body.losses
     }
+
+
+@every_dialect
+@pytest.mark.parametrize("adapt", [True, False])
+@pytest.mark.parametrize(
+    "document",
+    [
+        DocumentBlock(text="a\ud800b", mime_type="text/plain"),
+        DocumentBlock(text="a\ud800b"),
+        DocumentBlock(url="data:text/plain,a\ud800b"),
+    ],
+)
+def test_unpaired_surrogates_do_not_stop_a_document(name: str, adapt: bool, document: DocumentBlock) -> None:
+    """
+    A text as a file is encoded with U+FFFD, in base64 too, and the losses say where.
+    """
+    conversation = il.Conversation(entries=(il.Entry(message=UserMessage(content=(document,))),))
+    encoded = il.encode(conversation, name, adapt=adapt)
+    meant = "a\ufffdb".encode()
+    if any(loss.severity == "dropped" and "content[0]" in loss.path and not adapt for loss in encoded.losses):
+        return
+    assert meant in encoded.bytes() or base64.b64encode(meant) in encoded.bytes()
+    assert [loss for loss in encoded.losses if "surrogate" in loss.why and loss.severity == "weakened"]
 
 
 NOT_NUMBERS = [float("nan"), float("inf"), float("-inf")]

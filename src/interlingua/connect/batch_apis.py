@@ -19,7 +19,7 @@ from ..values.request import CallOptions, ModelDescriptor
 from .connector import USER_AGENT, Endpoint, HttpConnector
 from .retry import Retry
 from .stream import scrubbed, unreachable
-from .transport import whole
+from .transport import whole, with_headers
 
 MAX_RESULTS = 2 << 30  # bytes of one file of results
 CLOCK_SKEW = 300_000  # milliseconds by which a provider's clock may be behind ours
@@ -422,13 +422,8 @@ class AwsCalls(Calls):
                 "run `aws configure` or `aws sso login`, or set AWS_PROFILE",
                 provider=self.connector.provider,
             ) from None
-        given = {
-            "Content-Type": "application/json",
-            "Accept-Encoding": "identity",
-            "User-Agent": USER_AGENT,
-            **(self.call.headers or {}),
-            **headers,
-        }
+        own = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
+        given = {**with_headers(own, self.call.headers), **headers}
         signed = await asyncio.to_thread(
             sign, method, url, given, body or b"", region=region, credentials=credentials, service=service
         )

@@ -48,11 +48,13 @@ from ..values.request import (
     StreamOptions,
     ToolChoice,
 )
+from .auth.credentials import Secret
 from .connector import Connector, HttpConnector, account_of
 from .models import Catalogue, own_notes, warm
 from .registry import Foreign, opened
 from .retry import Breaker, Retry, Target, asks_to_wait, elsewhere
 from .stream import TERMINAL, Batch, Source, Stream, Timeouts, Watch, contained, without_frames
+from .transport import with_headers
 
 Model: TypeAlias = str | ModelDescriptor
 OnRetry: TypeAlias = Callable[[InterlinguaError, float], object]
@@ -244,8 +246,15 @@ def options_of(options: Mapping[str, Any], *, stream: bool | None = None) -> tup
     wire: dict[str, Any] = {}
     for name, value in options.items():
         if value is not None and name in _KINDS:
-            _check_kind(name, value)
+            check_kind(name, value)
         (call if name in _CALL else wire)[name] = value
+    for item in options.get("stop") or ():
+        if not isinstance(item, str):
+            raise FormatError(
+                f"stop must be a string or a list of strings, not of {type(item).__name__}", "options.stop"
+            )
+    if options.get("headers"):
+        with_headers({}, options["headers"])
     max_tokens, timeout = options.get("max_tokens"), options.get("timeout")
     if max_tokens is not None and max_tokens < 0:  # Anthropic takes 0, to fill its prompt cache
         raise FormatError(f"max_tokens must be at least 0, not {max_tokens}", "options.max_tokens")
@@ -292,10 +301,12 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "thinking": (("drop", "text"), "'drop' or 'text'"),
     "on_payload": _FUNCTION,
     "on_response": _FUNCTION,
+    "on_retry": _FUNCTION,
+    "get_api_key": _FUNCTION,
 }
 
 
-def _check_kind(name: str, value: Any) -> None:
+def check_kind(name: str, value: Any) -> None:
     """Validates an option. Only numbers and enumerated values are shown in errors: others may be secret."""
     wanted, text = _KINDS[name]
     if isinstance(wanted, tuple) and isinstance(wanted[0], str):
@@ -536,6 +547,10 @@ class Attempts:
             raise contained(error) from error
         finally:
             watch.finish()
+        if key is not None and not isinstance(key, str | Secret):
+            raise FormatError(
+                f"get_api_key must return a string or None, not {type(key).__name__}", "options.get_api_key"
+            )
         return replace(options, api_key=key) if key else options
 
     def _report(self, failure: InterlinguaError, seconds: float) -> None:

@@ -23,6 +23,7 @@ from .call import (
     Model,
     OnRetry,
     chain,
+    check_kind,
     named,
     options_of,
     retry_of,
@@ -161,6 +162,9 @@ class Client:
         retry: Retry | int | None = options.pop("retry", None)
         on_retry: OnRetry | None = options.pop("on_retry", None)
         get_api_key: GetApiKey | None = options.pop("get_api_key", None)
+        for name, value in (("on_retry", on_retry), ("get_api_key", get_api_key)):
+            if value is not None:
+                check_kind(name, value)
         wire_options, call_options = options_of(options, stream=streamed)
         if isinstance(context, str):
             context = context_of(context)

@@ -28,7 +28,7 @@ from ..values.errors import (
 )
 from ..values.events import StreamEvent
 from ..values.interop import struct_of
-from ..values.jsontext import read, write
+from ..values.jsontext import is_clean, read, write
 from ..values.losses import Loss, without_records
 from ..values.messages import AssistantMessage, ImageBlock
 from ..values.request import Api, CallOptions, Context, ModelDescriptor, Request, ResolvedAuth, StreamOptions
@@ -36,7 +36,7 @@ from .auth.credentials import Secret
 from .auth.resolver import AuthResolver, authenticate, convention, given_key, missing, resolved_by
 from .providers import Provider, Route
 from .stream import Exchange, Prepared, Restore, Stream, now, quirks_of
-from .transport import Transport, shared, whole
+from .transport import Transport, shared, whole, with_headers
 
 if TYPE_CHECKING:
     from ..conversion.adapting.adapter import Adapted
@@ -172,7 +172,7 @@ class HttpConnector:
 
         env = os.environ if call.env is None else call.env
         base = await self._base(model, call, env)
-        headers = {"User-Agent": USER_AGENT, **self.row.headers, **(model.headers or {}), **(call.headers or {})}
+        headers = with_headers({"User-Agent": USER_AGENT, **self.row.headers}, model.headers, call.headers)
         if not _names_key(headers):
             auth = await self._authorise(call, env)
             headers |= key_header("bearer", auth.api_key or "", auth) if auth else {}
@@ -212,10 +212,11 @@ class HttpConnector:
         given = {
             **self.row.headers,
             **(self.row.request_headers(request, key) if self.row.request_headers else {}),
-            **(model.headers or {}),
-            **(call.headers or {}),
         }
         headers = {**_HEADERS, **given}
+        if model.headers or call.headers:
+            given = with_headers(given, model.headers, call.headers)
+            headers = with_headers(headers, model.headers, call.headers)
         if not _names_key(given):  # a key in the caller's headers takes precedence
             style = self.row.auth or target.http.auth
             if key is not None:
@@ -256,7 +257,7 @@ class HttpConnector:
         auth = await self._authorise(call, env)
         key = auth.api_key if auth is not None else None
         style = self.row.auth or target.http.auth
-        headers = {**_HEADERS, **self.row.headers, **(model.headers or {}), **(call.headers or {})}
+        headers = with_headers({**_HEADERS, **self.row.headers}, model.headers, call.headers)
         sign = None
         if not _names_key(headers):
             if key is not None and target.http.unpack_key is None:
@@ -394,8 +395,8 @@ def _names_key(headers: Mapping[str, str]) -> bool:
 
 def _header_keys(*given: Mapping[str, str] | None) -> list[str]:
     """Returns the keys that a caller put into headers."""
-    named = [(name.lower(), value) for headers in given if headers for name, value in headers.items() if value]
-    return [value.removeprefix("Bearer ") for name, value in named if name in _KEY_HEADERS]
+    named = [(str(name).lower(), value) for headers in given if headers for name, value in headers.items() if value]
+    return [str(value).removeprefix("Bearer ") for name, value in named if name in _KEY_HEADERS]
 
 
 def account_of(call: CallOptions) -> str:
@@ -466,7 +467,7 @@ def _checked_base(base: str) -> str:
     """Returns a valid base URL. The error for an invalid one quotes no part of it: it may hold a password."""
     try:
         parts = urlsplit(base)
-        scheme, usable = parts.scheme, bool(parts.hostname) and parts.port != 0
+        scheme, usable = parts.scheme, bool(parts.hostname) and parts.port != 0 and is_clean(base)
     except ValueError:
         scheme, usable = "http", False
     if scheme not in ("http", "https"):

@@ -277,7 +277,9 @@ class Http1Pool:
         key = (method, url, *headers.items())
         head = self._heads.get(key)
         if head is None:
-            lines = [f"{method} {url.raw_path_qs} HTTP/1.1", f"Host: {url.host_port_subcomponent}"]
+            lines = [f"{method} {url.raw_path_qs} HTTP/1.1"]
+            if not any(name.lower() == "host" for name in headers):
+                lines.append(f"Host: {url.host_port_subcomponent}")
             lines += [f"{name}: {value}" for name, value in headers.items()]
             if any(mark in line for line in lines for mark in "\r\n\0"):
                 raise FormatError("a header or the key has a character that HTTP forbids; remove it", "headers")

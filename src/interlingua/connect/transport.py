@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..values.decompression import Decompressor, is_compressed
 from ..values.errors import FormatError, InterlinguaError, NoConnection, TimedOut, TransportError, causes
+from ..values.jsontext import is_clean
 from ..values.places import is_set
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 ERROR_BODY_LIMIT = 1024 * 1024
 _REMEMBERED = 256  # URLs
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.1
 _TARGET = re.compile(r"/[!-~]*")  # of a request line
 _PROXY_VARIABLES = ("https_proxy", "http_proxy", "all_proxy", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 
@@ -48,6 +50,32 @@ class Transport(Protocol):
     """The protocol of HTTP transports."""
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply: ...
+
+
+def with_headers(headers: Mapping[str, str], *given: Mapping[str, str] | None) -> dict[str, str]:
+    """Returns the headers with those that a caller gave, which replace others of the same name, in any case.
+
+    Raises FormatError for what HTTP forbids.
+    """
+    merged = dict(headers)
+    for each in given:
+        for name, value in each.items() if each else ():
+            _check_header(name, value)
+            for other in [other for other in merged if other.lower() == name.lower()]:
+                del merged[other]
+            merged[name] = value
+    return merged
+
+
+def _check_header(name: str, value: str) -> None:
+    if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+        raise FormatError(f"invalid header name {name!r}; use letters, digits and hyphens", "options.headers")
+    if name.lower() in ("content-length", "transfer-encoding"):
+        raise FormatError(f"the client writes {name} itself; remove it", "options.headers")
+    if not isinstance(value, str):
+        raise FormatError(f"the header {name} must be a string, not {type(value).__name__}", "options.headers")
+    if not (value.isascii() or is_clean(value)) or any(mark in value for mark in "\r\n\0"):
+        raise FormatError(f"the header {name} has a character that HTTP forbids; remove it", "options.headers")
 
 
 async def whole(reply: Reply, limit: int = ERROR_BODY_LIMIT) -> bytes:
@@ -136,9 +164,9 @@ class HttpTransport:
             kind = NoConnection if proxy is None and hasattr(error, "os_error") else TransportError
             raise kind(f"no answer from {_host(url)}: {error or type(error).__name__}") from _bare(error)
         except ValueError as error:  # aiohttp: a line break, or another character that no header may have
-            raise FormatError("a header or the key has a character that HTTP forbids; remove it", "headers") from _bare(
-                error
-            )
+            raise FormatError(
+                "a header or the key has a character that HTTP forbids; remove it", "options.headers"
+            ) from _bare(error)
         # Raised here, away from its cause, which holds the password.
         raise TransportError(f"no answer from {_host(url)}: the proxy answered {refused}")
 

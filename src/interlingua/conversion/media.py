@@ -16,6 +16,7 @@ from urllib.parse import unquote, unquote_to_bytes
 from msgspec.structs import replace
 
 from ..dialects.limits import Source, TargetLimits
+from ..values import jsontext
 from ..values.losses import Severity
 from ..values.messages import (
     AssistantMessage,
@@ -248,7 +249,9 @@ def _inline(block: Any, changes: list[Change]) -> Any:
         payload = given[found.end() :]
         if found[2] and "%" in payload:
             payload = unquote(payload)
-        data = payload if found[2] else base64.b64encode(unquote_to_bytes(payload)).decode()
+        data = payload if found[2] else base64.b64encode(unquote_to_bytes(jsontext.clean(payload))).decode()
+        if not jsontext.is_clean(payload):
+            changes.append(Change("", "text", "halves of surrogate pairs are no Unicode", "weakened"))
         changes.append(Change("", "media", "a data URL: sent as its data", "record"))
         url = None if block.data is None else block.url
         block = replace(block, data=data, url=url, mime_type=block.mime_type or found[1] or None)

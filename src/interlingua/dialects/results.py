@@ -174,16 +174,20 @@ def _gathered(messages: tuple[Message, ...], layout: Layout) -> tuple[tuple[Mess
     out: list[Message] = []
     changed: list[str] = []
     run: dict[int, int] = {}  # the places in `out` of the latest results -> those in `messages`
+    labels: dict[str, int] = {}  # of these results -> their places in `out`
     for at, message in enumerate(messages):
         if isinstance(message, Result):
-            run = {**(run if out and isinstance(out[-1], Result) else {}), len(out): at}
+            if not (out and isinstance(out[-1], Result)):
+                run, labels = {}, {}
+            run[len(out)] = at
+            labels[label(len(run), message.tool_name)] = len(out)
             out.append(message)
             continue
-        filled = _gather(message, out, list(run), api) if run and _is_labelled(message, api) else []
+        filled = _gather(message, out, labels, api) if run and _is_labelled(message, api) else []
         if filled:
             changed += [f"$.messages[{at}]", *(f"$.messages[{run[place]}].content" for place in filled)]
         else:
-            run = {}
+            run, labels = {}, {}
             out.append(message)
     made = tuple(out)
     undone = spread(made, layout)
@@ -205,18 +209,18 @@ def _is_labelled(message: Message, api: str) -> bool:
     return isinstance(first, TextBlock) and first.text.startswith(LABEL)
 
 
-def _gather(message: Message, out: list[Message], run: list[int], api: str) -> list[int]:
+def _gather(message: Message, out: list[Message], labels: Mapping[str, int], api: str) -> list[int]:
     """Moves labelled media into their results and returns the indexes of these; none if there is other content."""
-    labels = {label(number, out[place].tool_name): place for number, place in enumerate(run, 1)}  # type: ignore[union-attr]
     media: dict[int, list[Block]] = {}
     latest: list[Block] | None = None
     for block in blocks_of(message.content):
         if isinstance(block, MEDIA) and latest is not None:
             latest.append(block)
-        elif isinstance(block, TextBlock) and block.text in labels and block == TextBlock(text=block.text):
-            latest = media.setdefault(labels.pop(block.text), [])
-        else:
+            continue
+        place = labels.get(block.text) if isinstance(block, TextBlock) and block == TextBlock(text=block.text) else None
+        if place is None or place in media:
             return []
+        latest = media[place] = []
     for place, blocks in media.items():
         result: Any = out[place]
         own = tuple(block for block in blocks_of(result.content) if block != TextBlock(text=PLACEHOLDER))

@@ -219,7 +219,7 @@ class Encoded(NamedTuple):
         if isinstance(self.body, Lines):
             return b"".join(jsontext.write(line) + b"\n" for line in self.body)
         if isinstance(self.body, Text):
-            return self.body.encode("utf-8", "replace")
+            return jsontext.clean(self.body).encode()
         return jsontext.write(self.body)
 
 

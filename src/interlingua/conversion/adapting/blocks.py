@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...dialects.limits import TargetLimits
 from ...dialects.registry import owner
 from ...dialects.results import PLACEHOLDER, label
 from ...values import jsontext
@@ -127,12 +128,25 @@ def drop_unsupported(work: Work) -> None:
     doubtful = [turn for turn in work.turns if not _COMMON[type(turn.message)].issuperset(map(type, turn.blocks))]
     if not doubtful:
         return
-    around = {turn: [block for other in step for block in other.blocks] for step in steps(work.turns) for turn in step}
+    tools = {turn: found for step in steps(work.turns) for found in (_ServerTools(step, work.rules),) for turn in step}
+    last = next((turn for turn in reversed(work.turns) if not isinstance(turn.message, ToolResultMessage)), None)
+    api = work.rules.api
     for turn in doubtful:
         allowed = _ALLOWED[type(turn.message)]
+        may_pend = turn is last and isinstance(turn.message, AssistantMessage) and owner(turn.message.api) == api
+        pending = _first_pending(turn) if may_pend else len(turn.blocks)
         kept = []
         for at, block in enumerate(turn.blocks):
-            why = _unsupported(block, turn, allowed, around.get(turn, []), work)
+            if isinstance(block, OpaqueBlock):
+                known = work.rules.opaque and block.dialect == api
+                why = None if known else f"only {block.dialect} supports it"
+            elif not isinstance(block, allowed):
+                why = f"not a block of {type(turn.message).__name__}"
+            elif isinstance(block, ServerToolCall | ServerToolResult):
+                ran = _ran_here(block, tools[turn], at >= pending, work)
+                why = None if ran else "the target's provider did not run it"
+            else:
+                why = None
             if why is None:
                 kept.append(at)
             else:
@@ -140,37 +154,45 @@ def drop_unsupported(work: Work) -> None:
         turn.keep(kept)
 
 
-def _unsupported(block: Block, turn: Turn, allowed: tuple[type, ...], step: list[Block], work: Work) -> str | None:
-    if isinstance(block, OpaqueBlock):
-        known = work.rules.opaque and block.dialect == work.rules.api
-        return None if known else f"only {block.dialect} supports it"
-    if not isinstance(block, allowed):
-        return f"not a block of {type(turn.message).__name__}"
-    if isinstance(block, ServerToolCall | ServerToolResult) and not _ran_here(block, turn, step, work):
-        return "the target's provider did not run it"
-    return None
+class _ServerTools:
+    """The ids of the calls in one step of the model that the target may have executed, and whose results there are."""
+
+    def __init__(self, step: list[Turn], rules: TargetLimits) -> None:
+        self.calls: set[str] = set()
+        self.results: dict[str, set[str]] = {}  # the wires of the results, by the id of the call
+        for turn in step:
+            for block in turn.blocks:
+                if isinstance(block, ServerToolCall) and (rules.server_tools == "paired" or rules.api in block.extra):
+                    self.calls.add(block.id)
+                elif isinstance(block, ServerToolResult):
+                    self.results.setdefault(block.tool_call_id, set()).add(block.dialect)
 
 
-def _ran_here(block: ServerToolCall | ServerToolResult, turn: Turn, step: list[Block], work: Work) -> bool:
+def _first_pending(turn: Turn) -> int:
+    """From where on calls may be without a result: the model says nothing more until it has the results."""
+    if turn.message.stop_detail == "pause_turn":
+        return 0
+    at = len(turn.blocks)
+    while at and isinstance(turn.blocks[at - 1], ServerToolCall | ToolCall):
+        at -= 1
+    return at
+
+
+def _ran_here(block: ServerToolCall | ServerToolResult, tools: _ServerTools, is_pending: bool, work: Work) -> bool:
     """Whether the target's provider executed this call. Providers require their own calls and results in pairs; only a
-    paused turn ends without its result.
+    paused turn ends without its results.
     """
     kind, api = work.rules.server_tools, work.rules.api
     if kind is None:
         return False
     if isinstance(block, ServerToolResult):
-        calls = [call for call in step if isinstance(call, ServerToolCall) and call.id == block.tool_call_id]
-        ran = any(kind == "paired" or api in call.extra for call in calls)
-        return kind != "single" and block.dialect == api and ran
+        return kind != "single" and block.dialect == api and block.tool_call_id in tools.calls
     if kind != "paired" and api not in block.extra:
         return False
     if kind == "single":
         return True
-    results = [other for other in step if isinstance(other, ServerToolResult) and other.tool_call_id == block.id]
-    if results:
-        return any(result.dialect == api for result in results)
-    last = next(turn for turn in reversed(work.turns) if not isinstance(turn.message, ToolResultMessage))
-    return turn is last and owner(turn.message.api) == api
+    results = tools.results.get(block.id)
+    return api in results if results else is_pending
 
 
 def fit_arguments(work: Work) -> None:

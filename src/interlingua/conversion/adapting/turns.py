@@ -45,9 +45,10 @@ def verify_thinking(work: Work) -> None:
 def _verify_step(step: list[Turn], natives: dict[tuple[str | None, str | None], bool], work: Work) -> bool:
     """Whether any of it is another model's, or had thinking that was dropped."""
     foreign = dropped = False
+    last = next((at for at in range(len(step) - 1, -1, -1) if _last_content(step[at], work) is not None), -1)
     for at, turn in enumerate(step):
         native = natives[turn.message.model, turn.message.api]
-        dropped = _verify(turn, native, step[at + 1 :], work) or dropped
+        dropped = _verify(turn, native, at < last, work) or dropped
         foreign = foreign or dropped or not native
         if dropped:
             _stand_alone(turn, work)
@@ -65,14 +66,13 @@ def is_native(message: AssistantMessage, work: Work) -> bool:
     return generated == work.home and (here or generated in work.rules.families)
 
 
-def _verify(turn: Turn, native: bool, later: list[Turn], work: Work) -> bool:
-    """Returns whether any thinking was dropped. `later`: the rest of its step."""
+def _verify(turn: Turn, native: bool, followed: bool, work: Work) -> bool:
+    """Returns whether any thinking was dropped. `followed`: the step has content after this turn."""
     kept, dropped = [], False
+    last = _last_content(turn, work) or 0
     for at, block in enumerate(turn.blocks):
         if isinstance(block, ThinkingBlock):
-            rest = [*turn.blocks[at:], *(block for one in later for block in one.blocks)]
-            follows = any(_remains(block, work.rules) for block in rest)
-            why = _unverifiable(block, follows, native, work.rules)
+            why = _unverifiable(block, followed or at < last, native, work.rules)
             if why is not None:
                 work.lost(turn.places[at], "thinking", why, "dropped")
                 dropped = True
@@ -84,6 +84,11 @@ def _verify(turn: Turn, native: bool, later: list[Turn], work: Work) -> bool:
         kept.append(at)
     turn.keep(kept)
     return dropped
+
+
+def _last_content(turn: Turn, work: Work) -> int | None:
+    """The index of the last block that remains; None if there is none."""
+    return next((at for at in range(len(turn.blocks) - 1, -1, -1) if _remains(turn.blocks[at], work.rules)), None)
 
 
 def _remains(block: Block, rules: TargetLimits) -> bool:
@@ -145,6 +150,7 @@ def place_system(work: Work) -> None:
     if work.rules.later_system:
         return
     kept: list[Turn] = []
+    leading: list[TextBlock] = []
     for turn in work.turns:
         if not isinstance(turn.message, SystemMessage):
             kept.append(turn)
@@ -157,7 +163,9 @@ def place_system(work: Work) -> None:
             texts = [block for block in turn.blocks if isinstance(block, TextBlock) and block.text.strip()]
             if texts:
                 work.lost("$.system", "system message", "leading system messages were joined to it")
-                work.system = (*system_blocks(work.system), *texts)
+                leading += texts
+    if leading:
+        work.system = (*system_blocks(work.system), *leading)
     work.turns = kept
 
 

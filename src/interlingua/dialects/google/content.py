@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...values import jsontext
 from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AudioBlock,
@@ -259,7 +260,7 @@ def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, report: Report
     elif block.url is not None:
         wire, used = {"fileData": {**mime, "fileUri": block.url}}, "url"
     elif text is not None:
-        blob = base64.b64encode(text.encode("utf-8", "replace")).decode()
+        blob = base64.b64encode(jsontext.clean(text).encode()).decode()
         wire, used = {"inlineData": {"mimeType": block.mime_type or "text/plain", "data": blob}}, "text"
     else:
         report.lost(type(block).__name__, "neither data nor an address; uploads to other providers are not known here")

@@ -8,6 +8,7 @@ import base64
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...values import jsontext
 from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AudioBlock,
@@ -171,7 +172,7 @@ def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, report: Report
     elif block.url is not None:
         used, source = "url", {"uri": block.url, **mime}
     elif text is not None:
-        data = base64.b64encode(text.encode("utf-8", "replace")).decode()
+        data = base64.b64encode(jsontext.clean(text).encode()).decode()
         used, source = "text", {"data": data, "mime_type": block.mime_type or "text/plain"}
         report.lost("text", "sent as base64 data", "weakened")
     else:

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...values import jsontext
 from ...values.folding import arguments_text, parse_arguments
 from ...values.losses import Reporter
 from ...values.messages import (
@@ -295,7 +296,8 @@ def _encode_file(block: ImageBlock | AudioBlock | DocumentBlock, url: str | None
         if block.data is not None and block.mime_type is None:
             url = block.data
         elif url is None and block.text is not None:
-            url = data_url(block.mime_type or "text/plain", base64.b64encode(block.text.encode()).decode())
+            plain = base64.b64encode(jsontext.clean(block.text).encode()).decode()
+            url = data_url(block.mime_type or "text/plain", plain)
         if block.file_id is not None:
             file["file_id"] = block.file_id
         if block.title is not None:

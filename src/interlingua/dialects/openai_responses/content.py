@@ -299,7 +299,7 @@ def _encode_file(block: DocumentBlock, report: Reporter) -> dict[str, Any]:
             report.lost("text", "the file is there as data", field="text")
     elif block.text is not None:
         # The wire has no text documents: the text is sent as file data.
-        plain = base64.b64encode(block.text.encode()).decode()
+        plain = base64.b64encode(jsontext.clean(block.text).encode()).decode()
         wire["file_data"] = data_url(block.mime_type or "text/plain", plain)
         report.lost("text", "sent as a file", "weakened")
     elif block.mime_type is not None:
