@@ -230,19 +230,29 @@ def test_a_line_that_a_killed_gateway_cut_spoils_no_other(tmp_path: Path) -> Non
         assert after == path.read_bytes()
 
 
-async def test_the_access_log_has_every_request_and_no_key(tmp_path: Path) -> None:
+async def test_the_access_log_has_every_request_and_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """JSON lines with the request's id, also for what was refused; names from outside are cleaned."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     log = tmp_path / "access.log"
-    settings = ServeSettings(gateway=Settings(listen=Listen(port=0)), log=LogSettings(access=str(log)))
-    async with serving(tmp_path, settings) as service:
+    with Server() as server:
+        place = ProviderSettings(id="anthropic", base_url=server.base_url("anthropic-messages"))
+        gateway = Settings(listen=Listen(port=0), providers=(place,))
+        settings = ServeSettings(gateway=gateway, log=LogSettings(access=str(log)))
+        secret = await _ask_with_names_that_are_keys(tmp_path, settings)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(200, "ci"), (401, "local"), (404, "ci"), (200, "ci")] == [(line["status"], line["key"]) for line in lines]
+    assert 4 == len({line["id"] for line in lines}) and (0o600 == log.stat().st_mode & 0o777)
+    assert secret not in log.read_text() and "wrongwrong" not in log.read_text()
+
+
+async def _ask_with_names_that_are_keys(folder: Path, settings: ServeSettings) -> str:
+    async with serving(folder, settings) as service:
         secret = service.keys.add(ClientKey(name="ci"))
         await ask(service, secret)
         await ask(service, "sk-ant-" + "api03-wrongwrongwrongwrong0123456789")
         await ask(service, secret, model=f"{secret}\n{{}}")
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [(200, "ci"), (401, "local"), (404, "ci")] == [(line["status"], line["key"]) for line in lines]
-    assert 3 == len({line["id"] for line in lines}) and (0o600 == log.stat().st_mode & 0o777)
-    assert secret not in log.read_text() and "wrongwrong" not in log.read_text()
+        await ask(service, secret, model=f"anthropic/{secret}")
+    return secret
 
 
 async def test_spans_are_made_where_telemetry_is_on(tmp_path: Path) -> None:
