@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.stores import redis_server, used
-from interlingua.connect import telemetry
+from interlingua.connect import models, telemetry
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector
 from interlingua.connect.registry import ConnectorRegistry
@@ -345,6 +345,21 @@ async def test_other_settings_count_without_cutting_a_stream(tmp_path: Path, cap
         assert 200 == (await ask(service, model="name"))[0]
         slow.go.set()
         assert "the end" == (await asking)[1]["content"][0]["text"]
+
+
+async def test_aliases_of_models_toml_are_listed_and_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of the settings are, first; one of a provider without a key is not."""
+    monkeypatch.setenv("INTERLINGUA_HOME", str(tmp_path))
+    (tmp_path / "models.toml").write_text("[aliases]\nsmall = 'debug/echo'\nfar = 'mistral/large'\n")
+    models.reload()
+    try:
+        async with serving(tmp_path) as service:
+            listed = json.loads((await get(service, "/v1/models"))[1])["data"]
+            assert "small" == listed[0]["id"] and "far" not in [one["id"] for one in listed]
+            assert 200 == (await ask(service, model="small"))[0]
+    finally:
+        monkeypatch.undo()
+        models.reload()
 
 
 @pytest.mark.parametrize("has_file", [True, False])
