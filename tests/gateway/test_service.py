@@ -184,6 +184,25 @@ async def test_workers_add_up_their_numbers(tmp_path: Path) -> None:
     assert 1.5 == families["interlingua_gateway_cost_dollars"].samples[0].value
 
 
+async def test_the_sum_has_the_last_requests_of_a_worker_that_is_idle_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever worker a scrape reaches; nobody waits for the other's next request."""
+    from interlingua.gateway import service as module
+
+    monkeypatch.setattr(module, "_WATCH", 0.01)
+    async with serving(tmp_path, metrics_folder=tmp_path) as service:
+        await ask(service)
+        await ask(service)
+        other = Metrics(folder=tmp_path)
+        other._file = tmp_path / "worker-other.metrics"
+        async with asyncio.timeout(10):
+            while b'status="200"} 2\n' not in other.exposition():
+                await asyncio.sleep(0.01)
+            while b"open_requests 0\n" not in other.exposition():
+                await asyncio.sleep(0.01)
+
+
 async def test_health_and_readiness(tmp_path: Path) -> None:
     """Healthy while it runs; ready while its stores answer and it is not draining; no detail for strangers."""
     async with serving(tmp_path) as service:

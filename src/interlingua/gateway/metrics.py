@@ -6,7 +6,6 @@ through files, since a scrape reaches only one of them.
 
 import contextlib
 import os
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,7 +23,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)  # seconds
 _PREFIX = "interlingua_gateway"
 _MODELS = 500  # that have numbers of their own
-_EVERY = 1.0  # seconds between two files of a worker
 
 _HELP = {
     "requests_total": ("counter", "Requests, by how they ended"),
@@ -127,7 +125,7 @@ class Metrics:
         self._open = open_exchanges
         self._unwritten = unwritten
         self._file = folder / f"worker-{os.getpid()}.metrics" if folder is not None else None
-        self._written = 0.0
+        self._saved = b""
 
     async def observe(self, exchange: Exchange) -> None:
         self.note(exchange)
@@ -168,8 +166,6 @@ class Metrics:
             numbers.measure("request_seconds", (wire,), exchange.finished - exchange.started)
         if exchange.first_byte is not None:
             numbers.measure("first_byte_seconds", (wire,), exchange.first_byte - exchange.started)
-        if self._file is not None and time.monotonic() - self._written > _EVERY:
-            self.save()
 
     def count_recorder(self, event: str) -> None:
         """Counts a restart of the recorder, or an exchange that it did not record, by the reason."""
@@ -204,11 +200,11 @@ class Metrics:
         return numbers
 
     def save(self) -> None:
-        """Notifies the other workers."""
-        if self._file is not None:
-            self._written = time.monotonic()
+        """Writes what has changed for the other workers; called every second."""
+        if self._file is not None and (data := msgspec.msgpack.encode(self._summed())) != self._saved:
             with contextlib.suppress(OSError):  # numbers are not worth a request
-                write_private(self._file, msgspec.msgpack.encode(self._summed()))
+                write_private(self._file, data)
+                self._saved = data
 
     def exposition(self) -> bytes:
         """Returns all metrics, including the other workers'."""
