@@ -4,12 +4,16 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 import trustme
 from msgspec.structs import replace
@@ -30,7 +34,7 @@ from interlingua.gateway.accounts import NANO
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger
-from interlingua.gateway.metrics import Metrics
+from interlingua.gateway.metrics import Metrics, Numbers
 from interlingua.gateway.replay import Replay, replay_gateway
 from interlingua.gateway.service import Service
 from interlingua.gateway.settings import Alias, Listen, ProviderSettings, Settings, Target
@@ -201,6 +205,23 @@ async def test_the_sum_has_the_last_requests_of_a_worker_that_is_idle_now(
                 await asyncio.sleep(0.01)
             while b"open_requests 0\n" not in other.exposition():
                 await asyncio.sleep(0.01)
+
+
+def test_a_worker_that_was_killed_has_no_open_requests(tmp_path: Path) -> None:
+    """What it counted remains in the sum."""
+    counters = {"aborted_total": {("anthropic-messages",): 1.0}}
+    for name, pid in (("killed", _ended_process()), ("other", os.getpid())):
+        numbers = Numbers(counters=counters, open=3, unwritten=2, pid=pid)
+        (tmp_path / f"worker-{name}.metrics").write_bytes(msgspec.msgpack.encode(numbers))
+    text = Metrics(folder=tmp_path).exposition()
+    assert b'aborted_total{wire="anthropic-messages"} 2\n' in text
+    assert b"open_requests 3\n" in text and b"unwritten_records 2\n" in text
+
+
+def _ended_process() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
 
 
 async def test_health_and_readiness(tmp_path: Path) -> None:

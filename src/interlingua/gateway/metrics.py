@@ -72,6 +72,7 @@ class Numbers(Struct):
     histograms: dict[str, dict[tuple[str, ...], Histogram]] = field(default_factory=dict)
     open: int = 0
     unwritten: int = 0
+    pid: int = 0  # of the worker
 
     def count(self, name: str, labels: tuple[str, ...], amount: float = 1.0) -> None:
         found = self.counters.setdefault(name, {})
@@ -197,6 +198,7 @@ class Metrics:
                 numbers.count("cost_dollars_total", (key, model), totals.cost)
         numbers.open = self._open()
         numbers.unwritten = self._unwritten()
+        numbers.pid = os.getpid()
         return numbers
 
     def save(self) -> None:
@@ -212,8 +214,21 @@ class Metrics:
         for path in self._file.parent.glob("*.metrics") if self._file is not None else ():
             if path != self._file:
                 with contextlib.suppress(OSError, msgspec.MsgspecError):
-                    numbers.merge(msgspec.msgpack.decode(read_regular(path), type=Numbers))
+                    other = msgspec.msgpack.decode(read_regular(path), type=Numbers)
+                    if not _runs(other.pid):  # what it counted remains; its open requests ended with it
+                        other.open = other.unwritten = 0
+                    numbers.merge(other)
         return "".join(_lines(numbers)).encode()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _lines(numbers: Numbers) -> Iterable[str]:
