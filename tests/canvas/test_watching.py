@@ -27,7 +27,8 @@ from canvas.histories import (
 )
 from canvas.test_live import Viewer
 from interlingua.canvas.library import Cache, Library
-from interlingua.sessions import Session
+from interlingua.canvas.server import Canvas
+from interlingua.sessions import Session, store_at
 
 
 async def listed(browser: Browser, count: int) -> list[Any]:
@@ -237,6 +238,27 @@ async def test_the_same_keys_come_back_after_a_restart(project: Path, tmp_path: 
     async with browsing(tmp_path / "home", watch=["claude-code"]) as (_, browser):
         await listed(browser, 1)
         assert (await browser.get(f"/api/sessions/{found['key']}/entries/u3"))["id"] == "u3"
+
+
+async def test_sessions_of_other_processes_appear_in_the_list_of_a_database(tmp_path: Path) -> None:
+    """As a gateway records them there: they come, grow, and are deleted."""
+    address = f"sqlite:{tmp_path / 'sessions.db'}"
+    store = store_at(address)
+    with Session.open("old", agent="gateway", store=store) as session:
+        session.append(il.UserMessage(content="Hello"))
+
+    def write() -> None:
+        with Session.open("new", agent="gateway", store=store) as session:
+            session.append(il.UserMessage(content="Hello"))
+
+    async with Canvas(Library(tmp_path, address), port=0) as canvas, Browser(canvas.link()) as browser:
+        await asyncio.sleep(0.5)  # the first list
+        shown = await event_after(browser, "session", write)
+        assert ("own~gateway~new", 1) == (shown["key"], shown["messages"])
+        assert 2 == (await event_after(browser, "session", write))["messages"]
+        gone = await event_after(browser, "gone", lambda: store.delete("gateway", "old"))
+        assert "own~gateway~old" == gone["key"]
+    store.close()
 
 
 async def test_sessions_of_other_processes_appear_in_the_list(tmp_path: Path) -> None:

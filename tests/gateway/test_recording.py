@@ -30,6 +30,7 @@ from interlingua.gateway.settings_file import RecordingSettings
 from interlingua.sessions import Session, store_at
 from interlingua.sessions.files import FileStore
 from interlingua.values.errors import BadRequest
+from interlingua.values.losses import Loss
 from interlingua.values.messages import AssistantMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCall, UserMessage
 from interlingua.values.request import Context, Request
 
@@ -211,12 +212,15 @@ async def test_a_conversation_whose_system_text_changes_is_one_session(tmp_path:
 
 
 async def test_secrets_do_not_reach_the_disk(tmp_path: Path) -> None:
-    """Neither in texts, system prompts, calls nor results; a text that was redacted is still the same text."""
+    """Neither in texts, system prompts, calls, results nor names; a text that was redacted is still the same text."""
     call = ToolCall(id="t1", name="run", arguments={"command": f"curl -H 'x-api-key: {SECRET}'"})
     first = answer(f"I use {SECRET}.", call)
+    begun = turn([f"My key is {SECRET}"], first, system=f"key {SECRET}")
+    begun.asked_model = f"openai/{SECRET}"
+    begun.losses = (Loss(f"$.extra.{SECRET}", "dropped", "no place", "dropped"),)
     await record(
         tmp_path,
-        turn([f"My key is {SECRET}"], first, system=f"key {SECRET}"),
+        begun,
         turn([f"My key is {SECRET}", echo(first), "card 42-TOP"], answer("Done.")),
         patterns=("[0-9]+-TOP",),
     )

@@ -4,12 +4,16 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 import trustme
 from msgspec.structs import replace
@@ -20,7 +24,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.stores import redis_server, used
-from interlingua.connect import telemetry
+from interlingua.connect import models, telemetry
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector
 from interlingua.connect.registry import ConnectorRegistry
@@ -30,7 +34,7 @@ from interlingua.gateway.accounts import NANO
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger
-from interlingua.gateway.metrics import Metrics
+from interlingua.gateway.metrics import Metrics, Numbers
 from interlingua.gateway.replay import Replay, replay_gateway
 from interlingua.gateway.service import Service
 from interlingua.gateway.settings import Alias, Listen, ProviderSettings, Settings, Target
@@ -184,6 +188,42 @@ async def test_workers_add_up_their_numbers(tmp_path: Path) -> None:
     assert 1.5 == families["interlingua_gateway_cost_dollars"].samples[0].value
 
 
+async def test_the_sum_has_the_last_requests_of_a_worker_that_is_idle_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever worker a scrape reaches; nobody waits for the other's next request."""
+    from interlingua.gateway import service as module
+
+    monkeypatch.setattr(module, "_WATCH", 0.01)
+    async with serving(tmp_path, metrics_folder=tmp_path) as service:
+        await ask(service)
+        await ask(service)
+        other = Metrics(folder=tmp_path)
+        other._file = tmp_path / "worker-other.metrics"
+        async with asyncio.timeout(10):
+            while b'status="200"} 2\n' not in other.exposition():
+                await asyncio.sleep(0.01)
+            while b"open_requests 0\n" not in other.exposition():
+                await asyncio.sleep(0.01)
+
+
+def test_a_worker_that_was_killed_has_no_open_requests(tmp_path: Path) -> None:
+    """What it counted remains in the sum."""
+    counters = {"aborted_total": {("anthropic-messages",): 1.0}}
+    for name, pid in (("killed", _ended_process()), ("other", os.getpid())):
+        numbers = Numbers(counters=counters, open=3, unwritten=2, pid=pid)
+        (tmp_path / f"worker-{name}.metrics").write_bytes(msgspec.msgpack.encode(numbers))
+    text = Metrics(folder=tmp_path).exposition()
+    assert b'aborted_total{wire="anthropic-messages"} 2\n' in text
+    assert b"open_requests 3\n" in text and b"unwritten_records 2\n" in text
+
+
+def _ended_process() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
 async def test_health_and_readiness(tmp_path: Path) -> None:
     """Healthy while it runs; ready while its stores answer and it is not draining; no detail for strangers."""
     async with serving(tmp_path) as service:
@@ -230,19 +270,29 @@ def test_a_line_that_a_killed_gateway_cut_spoils_no_other(tmp_path: Path) -> Non
         assert after == path.read_bytes()
 
 
-async def test_the_access_log_has_every_request_and_no_key(tmp_path: Path) -> None:
+async def test_the_access_log_has_every_request_and_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """JSON lines with the request's id, also for what was refused; names from outside are cleaned."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     log = tmp_path / "access.log"
-    settings = ServeSettings(gateway=Settings(listen=Listen(port=0)), log=LogSettings(access=str(log)))
-    async with serving(tmp_path, settings) as service:
+    with Server() as server:
+        place = ProviderSettings(id="anthropic", base_url=server.base_url("anthropic-messages"))
+        gateway = Settings(listen=Listen(port=0), providers=(place,))
+        settings = ServeSettings(gateway=gateway, log=LogSettings(access=str(log)))
+        secret = await _ask_with_names_that_are_keys(tmp_path, settings)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(200, "ci"), (401, "local"), (404, "ci"), (200, "ci")] == [(line["status"], line["key"]) for line in lines]
+    assert 4 == len({line["id"] for line in lines}) and (0o600 == log.stat().st_mode & 0o777)
+    assert secret not in log.read_text() and "wrongwrong" not in log.read_text()
+
+
+async def _ask_with_names_that_are_keys(folder: Path, settings: ServeSettings) -> str:
+    async with serving(folder, settings) as service:
         secret = service.keys.add(ClientKey(name="ci"))
         await ask(service, secret)
         await ask(service, "sk-ant-" + "api03-wrongwrongwrongwrong0123456789")
         await ask(service, secret, model=f"{secret}\n{{}}")
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [(200, "ci"), (401, "local"), (404, "ci")] == [(line["status"], line["key"]) for line in lines]
-    assert 3 == len({line["id"] for line in lines}) and (0o600 == log.stat().st_mode & 0o777)
-    assert secret not in log.read_text() and "wrongwrong" not in log.read_text()
+        await ask(service, secret, model=f"anthropic/{secret}")
+    return secret
 
 
 async def test_spans_are_made_where_telemetry_is_on(tmp_path: Path) -> None:
@@ -335,6 +385,21 @@ async def test_other_settings_count_without_cutting_a_stream(tmp_path: Path, cap
         assert 200 == (await ask(service, model="name"))[0]
         slow.go.set()
         assert "the end" == (await asking)[1]["content"][0]["text"]
+
+
+async def test_aliases_of_models_toml_are_listed_and_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of the settings are, first; one of a provider without a key is not."""
+    monkeypatch.setenv("INTERLINGUA_HOME", str(tmp_path))
+    (tmp_path / "models.toml").write_text("[aliases]\nsmall = 'debug/echo'\nfar = 'mistral/large'\n")
+    models.reload()
+    try:
+        async with serving(tmp_path) as service:
+            listed = json.loads((await get(service, "/v1/models"))[1])["data"]
+            assert "small" == listed[0]["id"] and "far" not in [one["id"] for one in listed]
+            assert 200 == (await ask(service, model="small"))[0]
+    finally:
+        monkeypatch.undo()
+        models.reload()
 
 
 @pytest.mark.parametrize("has_file", [True, False])

@@ -26,7 +26,7 @@ from .library import Library
 from .routing import LIMITS, ROUTES, CanvasState, Route, answer
 from .runs import Toolbox
 from .shapes import TreePage, encode
-from .watchers import follow_home
+from .watchers import follow_home, follow_store
 
 ASSETS = Path(__file__).parent / "assets"
 PORT = 8642
@@ -85,8 +85,7 @@ class Canvas(CanvasState):
         write_private(self.library.folder / "server.json", where)
         self.finder.start()
         followed = [self._sweep(), *(watcher.follow(self) for watcher in self.watchers)]
-        if isinstance(self.library.store, FileStore):
-            followed.append(follow_home(self))
+        followed.append(follow_home(self) if isinstance(self.library.store, FileStore) else follow_store(self))
         self._tasks = [asyncio.ensure_future(one) for one in followed]
 
     async def stop(self) -> None:

@@ -1,7 +1,7 @@
 """Watches conversations that other programs are writing; their files are read, never written.
 
-A `Watcher` imports the changed files of one program (or of any folder) and notifies viewers; `follow_home` does the
-same for the sessions of this home that other processes write.
+A `Watcher` imports the changed files of one program (or of any folder) and notifies viewers; `follow_home` and
+`follow_store` do the same for our own sessions that other processes write.
 """
 
 import asyncio
@@ -26,6 +26,8 @@ from .open_sessions import OpenSessions
 from .shapes import SourceView
 
 SETTLE = 0.15  # seconds: a program writes a response in several pieces
+LISTING = 1.0  # seconds between two lists of a store without files, at least
+_SINGLY = 100  # changes that are shown one by one: of more, the whole list is loaded anew
 BUSY_SHARE = 4  # a file that takes a second to read is read again after as many seconds
 _log = logging.getLogger(__name__)
 
@@ -299,3 +301,42 @@ async def follow_home(canvas: OpenSessions) -> None:
             await asyncio.sleep(SETTLE)
     finally:
         watch.close()
+
+
+async def follow_store(canvas: OpenSessions) -> None:
+    """The same for a store without files: while somebody looks at the list, it is compared with the one before."""
+    library = canvas.library
+
+    def listed() -> dict[str, Place]:
+        return {place.key: place for place in library.places() if not place.read_only}
+
+    before: dict[str, Place] | None = None
+    pause = 0.0
+    while True:
+        await asyncio.sleep(pause)
+        if before is not None and not canvas.events.viewers:
+            continue
+        began = time.monotonic()
+        try:
+            found = await asyncio.to_thread(listed)
+        except (InterlinguaError, OSError) as error:  # the database is away; requests say so
+            _log.debug("the sessions cannot be listed: %s", error)
+            pause = LISTING
+            continue
+        pause = max(LISTING, 20 * (time.monotonic() - began))
+        if before is not None:
+            _show_changes(canvas, before, found)
+        before = found
+
+
+def _show_changes(canvas: OpenSessions, before: dict[str, Place], found: dict[str, Place]) -> None:
+    changed = [place for key, place in found.items() if key not in before or before[key].info != place.info]
+    gone = before.keys() - found.keys()
+    if len(changed) + len(gone) > _SINGLY:
+        canvas.sources_changed()
+        return
+    for place in changed:
+        canvas.describer.forget(place.key)
+        canvas.session_changed(place)
+    for key in gone:
+        canvas.session_gone(key)

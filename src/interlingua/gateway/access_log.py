@@ -84,7 +84,7 @@ def record_of(exchange: Exchange) -> dict[str, Any]:
         "key": exchange.key.name,
         "wire": exchange.wire.api,
         "asked": _safe(exchange.asked_model),
-        "model": f"{model.provider}/{model.id}" if model is not None else None,
+        "model": _safe(f"{model.provider}/{model.id}") if model is not None else None,
         "lane": exchange.lane,
         "stream": exchange.is_stream,
         "status": exchange.status,

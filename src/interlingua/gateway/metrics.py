@@ -6,7 +6,6 @@ through files, since a scrape reaches only one of them.
 
 import contextlib
 import os
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,7 +23,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)  # seconds
 _PREFIX = "interlingua_gateway"
 _MODELS = 500  # that have numbers of their own
-_EVERY = 1.0  # seconds between two files of a worker
 
 _HELP = {
     "requests_total": ("counter", "Requests, by how they ended"),
@@ -74,6 +72,7 @@ class Numbers(Struct):
     histograms: dict[str, dict[tuple[str, ...], Histogram]] = field(default_factory=dict)
     open: int = 0
     unwritten: int = 0
+    pid: int = 0  # of the worker
 
     def count(self, name: str, labels: tuple[str, ...], amount: float = 1.0) -> None:
         found = self.counters.setdefault(name, {})
@@ -127,7 +126,7 @@ class Metrics:
         self._open = open_exchanges
         self._unwritten = unwritten
         self._file = folder / f"worker-{os.getpid()}.metrics" if folder is not None else None
-        self._written = 0.0
+        self._saved = b""
 
     async def observe(self, exchange: Exchange) -> None:
         self.note(exchange)
@@ -168,8 +167,6 @@ class Metrics:
             numbers.measure("request_seconds", (wire,), exchange.finished - exchange.started)
         if exchange.first_byte is not None:
             numbers.measure("first_byte_seconds", (wire,), exchange.first_byte - exchange.started)
-        if self._file is not None and time.monotonic() - self._written > _EVERY:
-            self.save()
 
     def count_recorder(self, event: str) -> None:
         """Counts a restart of the recorder, or an exchange that it did not record, by the reason."""
@@ -201,14 +198,15 @@ class Metrics:
                 numbers.count("cost_dollars_total", (key, model), totals.cost)
         numbers.open = self._open()
         numbers.unwritten = self._unwritten()
+        numbers.pid = os.getpid()
         return numbers
 
     def save(self) -> None:
-        """Notifies the other workers."""
-        if self._file is not None:
-            self._written = time.monotonic()
+        """Writes what has changed for the other workers; called every second."""
+        if self._file is not None and (data := msgspec.msgpack.encode(self._summed())) != self._saved:
             with contextlib.suppress(OSError):  # numbers are not worth a request
-                write_private(self._file, msgspec.msgpack.encode(self._summed()))
+                write_private(self._file, data)
+                self._saved = data
 
     def exposition(self) -> bytes:
         """Returns all metrics, including the other workers'."""
@@ -216,8 +214,21 @@ class Metrics:
         for path in self._file.parent.glob("*.metrics") if self._file is not None else ():
             if path != self._file:
                 with contextlib.suppress(OSError, msgspec.MsgspecError):
-                    numbers.merge(msgspec.msgpack.decode(read_regular(path), type=Numbers))
+                    other = msgspec.msgpack.decode(read_regular(path), type=Numbers)
+                    if not _runs(other.pid):  # what it counted remains; its open requests ended with it
+                        other.open = other.unwritten = 0
+                    numbers.merge(other)
         return "".join(_lines(numbers)).encode()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _lines(numbers: Numbers) -> Iterable[str]:

@@ -491,7 +491,7 @@ class SessionWriter:
                 message=turn.cleaned.get(at) or self._cleaned(turn.record.messages[at]),  # type: ignore[arg-type]
                 id=turn.ids[at],
                 parent_id=turn.ids[at - 1] if at else None,
-                extra={"interlingua": {"gateway": turn.record.about}} if at == last else {},
+                extra={"interlingua": {"gateway": self._noted(turn.record)}} if at == last else {},
             )
             for at in range(len(turn.ids))
         ]
@@ -503,6 +503,11 @@ class SessionWriter:
         if len(self._created) > _UNSYNCED:
             self._created.popitem(last=False)
         return True
+
+    def _noted(self, record: Record) -> dict[str, Any]:
+        """What is noted of an exchange, as it may be written: names and paths in it are the client's."""
+        named = {name: record.about[name] for name in ("asked", "losses", "cacheBreak") if name in record.about}
+        return {**record.about, **self._redact(named)}
 
     def _first_line(self, id: str, turn: _Turn) -> dict[str, Any]:
         record = turn.record
@@ -535,7 +540,7 @@ class SessionWriter:
                 turn.cleaned.get(at) or self._cleaned(turn.record.messages[at]),
                 id=ids[at],
                 parent_id=ids[at - 1] if at else None,
-                extra={"interlingua": {"gateway": turn.record.about}} if at == last else None,
+                extra={"interlingua": {"gateway": self._noted(turn.record)}} if at == last else None,
             )
             place.known.add(ids[at])
         place.head = ids[last]

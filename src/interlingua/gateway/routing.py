@@ -272,9 +272,13 @@ class Router:
             raise InterlinguaError(unknown("provider", own.id, known, listed=listed))
 
     def names(self, key: ClientKey) -> list[str]:
-        """Returns the models that a key may use: aliases, and those of providers with a key."""
+        """Returns the models that a key may use: aliases, those of `models.toml` too, and models of providers with a
+        key.
+        """
         names = list(self._aliases)
         if self._settings.open_models:
+            own = own_notes().aliases.items()
+            names += [name for name, to in own if name not in self._aliases and self._is_keyed(to.partition("/")[0])]
             names += self._discovered()
         return [name for name in names if key.allows(name)]
 

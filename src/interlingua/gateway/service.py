@@ -36,7 +36,7 @@ from .settings_file import ServeSettings, load_settings, resolved_address
 from .state import StateError, StateStore, Stored, log_failure, open_state
 
 DRAIN = 30.0  # seconds that open exchanges have after SIGTERM
-_WATCH = 1.0  # seconds between two looks at the settings file
+_WATCH = 1.0  # seconds between two looks at the settings file, and two files of a worker's metrics
 # Seconds until the ledger adopts journals again: first those that a starting process of a killed gateway still locked.
 _RECOVER = (5.0, 300.0)
 _READY = "ready\n"  # written by probes; no key has such a name
@@ -208,6 +208,7 @@ class Service:
         before = self._seen
         while True:
             await asyncio.sleep(_WATCH)
+            self.metrics.save()
             found = self._changes()
             if found != self._seen and found == before:  # who writes in pieces has finished
                 await self.reload()
