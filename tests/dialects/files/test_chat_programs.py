@@ -86,6 +86,7 @@ PATHS = {
         COUNTED,
         TWELVE,
     ],
+    "promptfoo/output.json": [ASKED, CALLED, COUNTED, TWELVE],
     "langsmith/run.json": [ASKED, CALLED, COUNTED, TWELVE],
     "langsmith/graph.json": [ASKED, CALLED, COUNTED, TWELVE],
     "text-generation-webui/chat.json": [ASKED, CALLED, COUNTED, TWELVE],
@@ -161,6 +162,7 @@ def test_every_answered_call_keeps_its_result(name: str, wire: str) -> None:
         ("agno/session.json", "Eggs in the basket", "gpt-4o", "You count things."),
         ("jan/messages.jsonl", None, "jan-v1-4b", None),
         ("langsmith/run.json", None, "gpt-4o", "You count things."),
+        ("promptfoo/output.json", None, "openai:gpt-4o", "You count things."),
         ("letta/agents.json", "Egg counter", "gpt-4o", "You count things."),
         ("letta/older.json", "Egg counter", "gpt-4o", "You count things."),
         ("text-generation-webui/chat.json", None, "qwen3-8b.gguf", None),
@@ -190,6 +192,10 @@ def test_title_model_and_system_prompt_are_read(name: str, title: Any, model: An
         ("big-agi/export.json", il.Usage.of(20, 8, cache_read=10)),
         ("cherry-studio/data.json", il.Usage.of(30, 5)),
         ("agno/session.json", il.Usage.of(20, 5, cache_read=10)),
+        (
+            "promptfoo/output.json",
+            il.Usage.of(30, 5, reasoning=2, cost=il.Cost(total=0.000125)),
+        ),
         ("langsmith/run.json", il.Usage.of(20, 5, cache_read=10, cost=il.Cost(total=0.000125))),
         ("jan/messages.jsonl", il.Usage.of(30, 5)),
     ],
@@ -1211,3 +1217,33 @@ def test_every_agent_of_a_file_of_letta_is_a_conversation() -> None:
         il.ThinkingBlock(thinking="", thinking_signature="c2VhbGVk", redacted=True),
         il.ThinkingBlock(thinking="I count.", thinking_signature="ZW5j"),
     )
+
+
+def test_results_of_promptfoo_are_read_one_by_one(tmp_path: Path) -> None:
+    """In a file, in lines and in its database. An output is a text, a message, calls or other JSON; or it failed."""
+    document = sample("promptfoo/output.json")
+    (result,) = document["results"]["results"]
+    function = {"name": "count", "arguments": '{"of":"eggs"}'}
+    calls = [{"id": "c", "type": "function", "function": function}]
+    outputs = [calls, function, {"role": "assistant", "content": None, "tool_calls": calls}, {"eggs": 12}]
+    results = [{**result, "prompt": {"raw": "How many eggs?"}, "response": {"output": output}} for output in outputs]
+    results.append({**results[0], "response": None, "error": "Timeout"})
+    answers = [CALLED, CALLED, CALLED, 'assistant: {"eggs":12}', "assistant: "]
+    document["results"]["results"] = results
+    path = stored(
+        tmp_path / "promptfoo.db",
+        "CREATE TABLE eval_results (id TEXT, created_at INTEGER, test_case TEXT, prompt TEXT, provider TEXT,"
+        " response TEXT, error TEXT)",
+        *(
+            (
+                f"INSERT INTO eval_results VALUES ('{at}', 1, '{{}}', ?, ?, ?, ?)",
+                (*(json.dumps(one[name]) for name in ("prompt", "provider", "response")), one.get("error")),
+            )
+            for at, one in enumerate(results)
+        ),
+    )
+    lines = "".join(json.dumps(one) + "\n" for one in results).encode()
+    for source in (json.dumps(document).encode(), lines, path):
+        found = list(il.read(source))
+        assert [outline(one) for one in found] == [[ASKED, answer] for answer in answers]
+        assert (found[-1].messages[1].stop_reason, found[-1].messages[1].error_message) == ("error", "Timeout")
