@@ -69,6 +69,7 @@ PATHS = {
     "autogen/agent.json": [ASKED, CALLED, COUNTED, TWELVE],
     "autogen/run.json": [ASKED, CALLED, COUNTED, TWELVE],
     "autogen/team.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "autogen/result.json": [ASKED, CALLED, COUNTED, TWELVE],
     "smolagents/steps.json": [ASKED, CALLED, COUNTED, TWELVE],
     "dspy/history.json": [ASKED, CALLED, COUNTED, TWELVE],
     "dspy/call.json": [ASKED, TWELVE],
@@ -413,6 +414,12 @@ _TABLES: dict[str, dict[str, tuple[str, Any]]] = {
             "id, message_id, session_id, data",
             lambda id: [(f"{id}{at}", f"{id}{at}", id, json.dumps(_PARTS[0])) for at in range(2)],
         ),
+    },
+    "promptfoo": {
+        "eval_results": (
+            "id, created_at, test_case, prompt, provider, response, error",
+            lambda id: [(id, 1, "{}", json.dumps({"raw": LONG}), '"m"', json.dumps({"output": LONG}), None)],
+        )
     },
     "crush": {
         "sessions": ("id, title, created_at, todos", lambda id: [(id, "T", 1, LONG)]),
@@ -1247,3 +1254,20 @@ def test_results_of_promptfoo_are_read_one_by_one(tmp_path: Path) -> None:
         found = list(il.read(source))
         assert [outline(one) for one in found] == [[ASKED, answer] for answer in answers]
         assert (found[-1].messages[1].stop_reason, found[-1].messages[1].error_message) == ("error", "Timeout")
+
+
+def test_chats_of_older_versions_of_autogen_are_read_by_the_names_of_their_speakers() -> None:
+    """One message answers several calls; the roles are those in the view of one agent. A result has the total."""
+    result = sample("autogen/result.json")
+    found = il.decode(result)
+    assert (found.usage, found.model.id) == (il.Usage.of(30, 5, cost=il.Cost(total=0.25)), "gpt-4o")
+    asked, called, given, last = result["chat_history"]
+    (call,), (response,) = called["tool_calls"], given["tool_responses"]
+    called["tool_calls"] = [call, {**call, "id": "c2"}]
+    given |= {"content": "12\n\n13", "tool_responses": [response, {**response, "tool_call_id": "c2", "content": "13"}]}
+    assert il.detect(result["chat_history"]).dialect == "autogen"
+    messages = il.decode(result["chat_history"]).messages
+    results = [message for message in messages if isinstance(message, il.ToolResultMessage)]
+    assert [(one.tool_call_id, one.text) for one in results] == [("c1", "12"), ("c2", "13")]
+    plain = [{**asked, "role": "user"}, {**last, "role": "assistant"}]
+    assert il.detect(plain).dialect == "openai-completions"
