@@ -1271,3 +1271,17 @@ def test_chats_of_older_versions_of_autogen_are_read_by_the_names_of_their_speak
     assert [(one.tool_call_id, one.text) for one in results] == [("c1", "12"), ("c2", "13")]
     plain = [{**asked, "role": "user"}, {**last, "role": "assistant"}]
     assert il.detect(plain).dialect == "openai-completions"
+
+
+def test_runs_and_older_steps_of_smolagents_are_read() -> None:
+    """A run states its total; older steps have their times beside the other fields."""
+    steps = sample("smolagents/steps.json")
+    total = {"input_tokens": 60, "output_tokens": 9, "total_tokens": 69}
+    run = il.decode({"output": "12", "state": "success", "steps": steps, "token_usage": total, "timing": {}})
+    assert (outline(run), run.usage) == (PATHS["smolagents/steps.json"], il.Usage.of(60, 9))
+    older = [{**step, **step["timing"], "duration": 1.0} if "timing" in step else step for step in steps]
+    for step in older:
+        step.pop("timing", None)
+    found = il.decode(older)
+    assert outline(found) == PATHS["smolagents/steps.json"]
+    assert [one.timestamp for one in found.messages] == [one.timestamp for one in run.messages]
