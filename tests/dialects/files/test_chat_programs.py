@@ -1285,3 +1285,15 @@ def test_runs_and_older_steps_of_smolagents_are_read() -> None:
     found = il.decode(older)
     assert outline(found) == PATHS["smolagents/steps.json"]
     assert [one.timestamp for one in found.messages] == [one.timestamp for one in run.messages]
+
+
+def test_a_memory_of_llama_index_has_its_chat_in_a_store() -> None:
+    """As an object or as text; other chats of the store are not its own."""
+    store = sample("llama-index/chat_store.json")
+    (key,) = store["store"]
+    store["store"]["other"] = store["store"][key]
+    for given in (store, json.dumps(store)):
+        memory = {"token_limit": 3000, "chat_store": given, "chat_store_key": key, "class_name": "ChatMemoryBuffer"}
+        (found,) = il.read(json.dumps(memory).encode())
+        assert outline(found) == PATHS["llama-index/chat_store.json"]
+        assert il.encode(found, "llama-index").body == memory
