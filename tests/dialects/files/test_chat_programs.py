@@ -1297,3 +1297,15 @@ def test_a_memory_of_llama_index_has_its_chat_in_a_store() -> None:
         (found,) = il.read(json.dumps(memory).encode())
         assert outline(found) == PATHS["llama-index/chat_store.json"]
         assert il.encode(found, "llama-index").body == memory
+
+
+def test_reasoning_and_the_counts_of_net_are_read_from_semantic_kernel() -> None:
+    """The input includes the cached part; an older client has other names."""
+    newer = {"InputTokenCount": 30, "OutputTokenCount": 5, "InputTokenDetails": {"CachedTokenCount": 10}}
+    older = {"PromptTokens": 20, "CompletionTokens": 5, "TotalTokens": 25}
+    items = [{"$type": "ReasoningContent", "Text": "I count."}, {"$type": "TextContent", "Text": "Twelve."}]
+    for counts, cached in ((newer, 10), (older, 0)):
+        answer = {"Role": {"Label": "assistant"}, "Items": items, "Metadata": {"Usage": counts}}
+        (message,) = il.decode([answer], "semantic-kernel").messages
+        assert (message.thinking, message.text) == ("I count.", "Twelve.")
+        assert message.usage == il.Usage.of(20, 5, cache_read=cached)
