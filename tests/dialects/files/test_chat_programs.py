@@ -1309,3 +1309,25 @@ def test_reasoning_and_the_counts_of_net_are_read_from_semantic_kernel() -> None
         (message,) = il.decode([answer], "semantic-kernel").messages
         assert (message.thinking, message.text) == ("I count.", "Twelve.")
         assert message.usage == il.Usage.of(20, 5, cache_read=cached)
+
+
+def test_branches_of_a_session_of_the_agents_sdk_are_conversations(tmp_path: Path) -> None:
+    """A branch has the items before it from another."""
+    texts = ["How many eggs?", "Ten.", "Really?", "Twelve."]
+    rows = [("main", 1), ("main", 2), ("main", 3), ("branch_2", 1), ("branch_2", 2), ("branch_2", 4)]
+    path = stored(
+        tmp_path / "sessions.db",
+        "CREATE TABLE agent_messages (id INTEGER PRIMARY KEY, session_id TEXT, message_data TEXT)",
+        "CREATE TABLE message_structure (id INTEGER PRIMARY KEY, session_id TEXT, message_id INTEGER, branch_id TEXT,"
+        " sequence_number INTEGER)",
+        *(
+            ("INSERT INTO agent_messages VALUES (?, 's', ?)", (at, json.dumps({"role": "user", "content": text})))
+            for at, text in enumerate(texts, 1)
+        ),
+        *(
+            ("INSERT INTO message_structure VALUES (?, 's', ?, ?, ?)", (at, item, branch, at))
+            for at, (branch, item) in enumerate(rows)
+        ),
+    )
+    found = [[message.text for message in one.messages] for one in il.read(path)]
+    assert found == [texts[:3], [*texts[:2], texts[3]]]
