@@ -1146,7 +1146,7 @@ def test_thoughts_files_and_times_of_text_generation_webui_are_read() -> None:
         "<think>I count": ("I count", ""),
         "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>12": ("Hm", "12"),
         "<seed:think>Hm</seed:think>12": ("Hm", "12"),
-        "No <think> here": ("", "No <think> here"),
+        "No thought, and <|end|>": ("", "No thought, and <|end|>"),
     }
     rows = [["Eggs?", text] for text in written]
     messages = il.decode({"internal": rows, "visible": rows, "metadata": {}}).messages
@@ -1331,3 +1331,35 @@ def test_branches_of_a_session_of_the_agents_sdk_are_conversations(tmp_path: Pat
     )
     found = [[message.text for message in one.messages] for one in il.read(path)]
     assert found == [texts[:3], [*texts[:2], texts[3]]]
+
+
+@pytest.mark.parametrize("name", ["jan", "hugging-chat"])
+def test_thoughts_that_a_program_leaves_in_the_text_are_thoughts(name: str) -> None:
+    """As it shows them, in their order; an empty one is none."""
+    text = "<think>\nOne\n</think>\n\nTwelve. <think>Two</think> Or so.<think> </think>"
+    if name == "jan":
+        (first, *_) = sample("jan/messages.jsonl")
+        content = [{"type": "text", "text": {"value": text, "annotations": []}}]
+        found = il.decode(json.dumps({**first, "role": "assistant", "content": content}) + "\n", "jan")
+    else:
+        chat = sample("hugging-chat/conversations.json")
+        chat[0]["messages"][-1] |= {"content": text, "reasoning": "", "routerMetadata": {"route": "r", "model": "m"}}
+        (found,) = il.read(json.dumps(chat).encode())
+        assert found.messages[-1].model == "m"
+    thoughts = [il.ThinkingBlock(thinking=one) for one in ("One", "Two")]
+    texts = [il.TextBlock(text=one) for one in ("Twelve.", "Or so.")]
+    assert found.messages[-1].content == (thoughts[0], texts[0], thoughts[1], texts[1])
+
+
+def test_sound_and_films_of_jan_are_read() -> None:
+    """They are among the content of a question."""
+    (first, *_) = sample("jan/messages.jsonl")
+    content = [
+        {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "mp3"}},
+        {"type": "input_video", "input_video": {"data": "AAAAIGZ0", "format": "video/webm"}},
+    ]
+    (asked,) = il.decode(json.dumps({**first, "role": "user", "content": content}) + "\n", "jan").messages
+    assert asked.content == (
+        il.AudioBlock(data="UklGRg==", mime_type="audio/mp3"),
+        il.DocumentBlock(data="AAAAIGZ0", mime_type="video/webm"),
+    )
