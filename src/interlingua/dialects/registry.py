@@ -77,6 +77,7 @@ _FORMATS: dict[str, str] = {
     "litellm-log": "files.litellm_log:FORMAT",
     "langfuse": "files.langfuse:FORMAT",
     "langsmith": "files.langsmith:FORMAT",
+    "promptfoo": "files.promptfoo:FORMAT",
     "otel": "files.otel:FORMAT",
     "alpaca": "files.alpaca:FORMAT",
     "llama-factory": "files.llama_factory:FORMAT",

@@ -69,6 +69,7 @@ PATHS = {
     "autogen/agent.json": [ASKED, CALLED, COUNTED, TWELVE],
     "autogen/run.json": [ASKED, CALLED, COUNTED, TWELVE],
     "autogen/team.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "autogen/result.json": [ASKED, CALLED, COUNTED, TWELVE],
     "smolagents/steps.json": [ASKED, CALLED, COUNTED, TWELVE],
     "dspy/history.json": [ASKED, CALLED, COUNTED, TWELVE],
     "dspy/call.json": [ASKED, TWELVE],
@@ -86,6 +87,7 @@ PATHS = {
         COUNTED,
         TWELVE,
     ],
+    "promptfoo/output.json": [ASKED, CALLED, COUNTED, TWELVE],
     "langsmith/run.json": [ASKED, CALLED, COUNTED, TWELVE],
     "langsmith/graph.json": [ASKED, CALLED, COUNTED, TWELVE],
     "text-generation-webui/chat.json": [ASKED, CALLED, COUNTED, TWELVE],
@@ -161,6 +163,7 @@ def test_every_answered_call_keeps_its_result(name: str, wire: str) -> None:
         ("agno/session.json", "Eggs in the basket", "gpt-4o", "You count things."),
         ("jan/messages.jsonl", None, "jan-v1-4b", None),
         ("langsmith/run.json", None, "gpt-4o", "You count things."),
+        ("promptfoo/output.json", None, "openai:gpt-4o", "You count things."),
         ("letta/agents.json", "Egg counter", "gpt-4o", "You count things."),
         ("letta/older.json", "Egg counter", "gpt-4o", "You count things."),
         ("text-generation-webui/chat.json", None, "qwen3-8b.gguf", None),
@@ -190,6 +193,10 @@ def test_title_model_and_system_prompt_are_read(name: str, title: Any, model: An
         ("big-agi/export.json", il.Usage.of(20, 8, cache_read=10)),
         ("cherry-studio/data.json", il.Usage.of(30, 5)),
         ("agno/session.json", il.Usage.of(20, 5, cache_read=10)),
+        (
+            "promptfoo/output.json",
+            il.Usage.of(30, 5, reasoning=2, cost=il.Cost(total=0.000125)),
+        ),
         ("langsmith/run.json", il.Usage.of(20, 5, cache_read=10, cost=il.Cost(total=0.000125))),
         ("jan/messages.jsonl", il.Usage.of(30, 5)),
     ],
@@ -407,6 +414,12 @@ _TABLES: dict[str, dict[str, tuple[str, Any]]] = {
             "id, message_id, session_id, data",
             lambda id: [(f"{id}{at}", f"{id}{at}", id, json.dumps(_PARTS[0])) for at in range(2)],
         ),
+    },
+    "promptfoo": {
+        "eval_results": (
+            "id, created_at, test_case, prompt, provider, response, error",
+            lambda id: [(id, 1, "{}", json.dumps({"raw": LONG}), '"m"', json.dumps({"output": LONG}), None)],
+        )
     },
     "crush": {
         "sessions": ("id, title, created_at, todos", lambda id: [(id, "T", 1, LONG)]),
@@ -1133,7 +1146,7 @@ def test_thoughts_files_and_times_of_text_generation_webui_are_read() -> None:
         "<think>I count": ("I count", ""),
         "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>12": ("Hm", "12"),
         "<seed:think>Hm</seed:think>12": ("Hm", "12"),
-        "No <think> here": ("", "No <think> here"),
+        "No thought, and <|end|>": ("", "No thought, and <|end|>"),
     }
     rows = [["Eggs?", text] for text in written]
     messages = il.decode({"internal": rows, "visible": rows, "metadata": {}}).messages
@@ -1210,4 +1223,143 @@ def test_every_agent_of_a_file_of_letta_is_a_conversation() -> None:
     assert second.messages[3].content == (
         il.ThinkingBlock(thinking="", thinking_signature="c2VhbGVk", redacted=True),
         il.ThinkingBlock(thinking="I count.", thinking_signature="ZW5j"),
+    )
+
+
+def test_results_of_promptfoo_are_read_one_by_one(tmp_path: Path) -> None:
+    """In a file, in lines and in its database. An output is a text, a message, calls or other JSON; or it failed."""
+    document = sample("promptfoo/output.json")
+    (result,) = document["results"]["results"]
+    function = {"name": "count", "arguments": '{"of":"eggs"}'}
+    calls = [{"id": "c", "type": "function", "function": function}]
+    outputs = [calls, function, {"role": "assistant", "content": None, "tool_calls": calls}, {"eggs": 12}]
+    results = [{**result, "prompt": {"raw": "How many eggs?"}, "response": {"output": output}} for output in outputs]
+    results.append({**results[0], "response": None, "error": "Timeout"})
+    answers = [CALLED, CALLED, CALLED, 'assistant: {"eggs":12}', "assistant: "]
+    document["results"]["results"] = results
+    path = stored(
+        tmp_path / "promptfoo.db",
+        "CREATE TABLE eval_results (id TEXT, created_at INTEGER, test_case TEXT, prompt TEXT, provider TEXT,"
+        " response TEXT, error TEXT)",
+        *(
+            (
+                f"INSERT INTO eval_results VALUES ('{at}', 1, '{{}}', ?, ?, ?, ?)",
+                (*(json.dumps(one[name]) for name in ("prompt", "provider", "response")), one.get("error")),
+            )
+            for at, one in enumerate(results)
+        ),
+    )
+    lines = "".join(json.dumps(one) + "\n" for one in results).encode()
+    for source in (json.dumps(document).encode(), lines, path):
+        found = list(il.read(source))
+        assert [outline(one) for one in found] == [[ASKED, answer] for answer in answers]
+        assert (found[-1].messages[1].stop_reason, found[-1].messages[1].error_message) == ("error", "Timeout")
+
+
+def test_chats_of_older_versions_of_autogen_are_read_by_the_names_of_their_speakers() -> None:
+    """One message answers several calls; the roles are those in the view of one agent. A result has the total."""
+    result = sample("autogen/result.json")
+    found = il.decode(result)
+    assert (found.usage, found.model.id) == (il.Usage.of(30, 5, cost=il.Cost(total=0.25)), "gpt-4o")
+    asked, called, given, last = result["chat_history"]
+    (call,), (response,) = called["tool_calls"], given["tool_responses"]
+    called["tool_calls"] = [call, {**call, "id": "c2"}]
+    given |= {"content": "12\n\n13", "tool_responses": [response, {**response, "tool_call_id": "c2", "content": "13"}]}
+    assert il.detect(result["chat_history"]).dialect == "autogen"
+    messages = il.decode(result["chat_history"]).messages
+    results = [message for message in messages if isinstance(message, il.ToolResultMessage)]
+    assert [(one.tool_call_id, one.text) for one in results] == [("c1", "12"), ("c2", "13")]
+    plain = [{**asked, "role": "user"}, {**last, "role": "assistant"}]
+    assert il.detect(plain).dialect == "openai-completions"
+
+
+def test_runs_and_older_steps_of_smolagents_are_read() -> None:
+    """A run states its total; older steps have their times beside the other fields."""
+    steps = sample("smolagents/steps.json")
+    total = {"input_tokens": 60, "output_tokens": 9, "total_tokens": 69}
+    run = il.decode({"output": "12", "state": "success", "steps": steps, "token_usage": total, "timing": {}})
+    assert (outline(run), run.usage) == (PATHS["smolagents/steps.json"], il.Usage.of(60, 9))
+    older = [{**step, **step["timing"], "duration": 1.0} if "timing" in step else step for step in steps]
+    for step in older:
+        step.pop("timing", None)
+    found = il.decode(older)
+    assert outline(found) == PATHS["smolagents/steps.json"]
+    assert [one.timestamp for one in found.messages] == [one.timestamp for one in run.messages]
+
+
+def test_a_memory_of_llama_index_has_its_chat_in_a_store() -> None:
+    """As an object or as text; other chats of the store are not its own."""
+    store = sample("llama-index/chat_store.json")
+    (key,) = store["store"]
+    store["store"]["other"] = store["store"][key]
+    for given in (store, json.dumps(store)):
+        memory = {"token_limit": 3000, "chat_store": given, "chat_store_key": key, "class_name": "ChatMemoryBuffer"}
+        (found,) = il.read(json.dumps(memory).encode())
+        assert outline(found) == PATHS["llama-index/chat_store.json"]
+        assert il.encode(found, "llama-index").body == memory
+
+
+def test_reasoning_and_the_counts_of_net_are_read_from_semantic_kernel() -> None:
+    """The input includes the cached part; an older client has other names."""
+    newer = {"InputTokenCount": 30, "OutputTokenCount": 5, "InputTokenDetails": {"CachedTokenCount": 10}}
+    older = {"PromptTokens": 20, "CompletionTokens": 5, "TotalTokens": 25}
+    items = [{"$type": "ReasoningContent", "Text": "I count."}, {"$type": "TextContent", "Text": "Twelve."}]
+    for counts, cached in ((newer, 10), (older, 0)):
+        answer = {"Role": {"Label": "assistant"}, "Items": items, "Metadata": {"Usage": counts}}
+        (message,) = il.decode([answer], "semantic-kernel").messages
+        assert (message.thinking, message.text) == ("I count.", "Twelve.")
+        assert message.usage == il.Usage.of(20, 5, cache_read=cached)
+
+
+def test_branches_of_a_session_of_the_agents_sdk_are_conversations(tmp_path: Path) -> None:
+    """A branch has the items before it from another."""
+    texts = ["How many eggs?", "Ten.", "Really?", "Twelve."]
+    rows = [("main", 1), ("main", 2), ("main", 3), ("branch_2", 1), ("branch_2", 2), ("branch_2", 4)]
+    path = stored(
+        tmp_path / "sessions.db",
+        "CREATE TABLE agent_messages (id INTEGER PRIMARY KEY, session_id TEXT, message_data TEXT)",
+        "CREATE TABLE message_structure (id INTEGER PRIMARY KEY, session_id TEXT, message_id INTEGER, branch_id TEXT,"
+        " sequence_number INTEGER)",
+        *(
+            ("INSERT INTO agent_messages VALUES (?, 's', ?)", (at, json.dumps({"role": "user", "content": text})))
+            for at, text in enumerate(texts, 1)
+        ),
+        *(
+            ("INSERT INTO message_structure VALUES (?, 's', ?, ?, ?)", (at, item, branch, at))
+            for at, (branch, item) in enumerate(rows)
+        ),
+    )
+    found = [[message.text for message in one.messages] for one in il.read(path)]
+    assert found == [texts[:3], [*texts[:2], texts[3]]]
+
+
+@pytest.mark.parametrize("name", ["jan", "hugging-chat"])
+def test_thoughts_that_a_program_leaves_in_the_text_are_thoughts(name: str) -> None:
+    """As it shows them, in their order; an empty one is none."""
+    text = "<think>\nOne\n</think>\n\nTwelve. <think>Two</think> Or so.<think> </think>"
+    if name == "jan":
+        (first, *_) = sample("jan/messages.jsonl")
+        content = [{"type": "text", "text": {"value": text, "annotations": []}}]
+        found = il.decode(json.dumps({**first, "role": "assistant", "content": content}) + "\n", "jan")
+    else:
+        chat = sample("hugging-chat/conversations.json")
+        chat[0]["messages"][-1] |= {"content": text, "reasoning": "", "routerMetadata": {"route": "r", "model": "m"}}
+        (found,) = il.read(json.dumps(chat).encode())
+        assert found.messages[-1].model == "m"
+    thoughts = [il.ThinkingBlock(thinking=one) for one in ("One", "Two")]
+    texts = [il.TextBlock(text=one) for one in ("Twelve.", "Or so.")]
+    assert found.messages[-1].content == (thoughts[0], texts[0], thoughts[1], texts[1])
+
+
+def test_sound_and_films_of_jan_are_read() -> None:
+    """They are among the content of a question."""
+    (first, *_) = sample("jan/messages.jsonl")
+    content = [
+        {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "mp3"}},
+        {"type": "input_video", "input_video": {"data": "AAAAIGZ0", "format": "video/webm"}},
+    ]
+    (asked,) = il.decode(json.dumps({**first, "role": "user", "content": content}) + "\n", "jan").messages
+    assert asked.content == (
+        il.AudioBlock(data="UklGRg==", mime_type="audio/mp3"),
+        il.DocumentBlock(data="AAAAIGZ0", mime_type="video/webm"),
     )

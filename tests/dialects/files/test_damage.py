@@ -222,6 +222,7 @@ TABLES = {
     ],
     "open-webui": ["chat (id, user_id, title, chat, created_at, meta)"],
     "opencode": ["session (id, time_created)", "message (id, session_id)", "part (id, session_id)"],
+    "promptfoo": ["eval_results (id, created_at, test_case, prompt, provider, response, error)"],
     "qodo": ["chat_threads (id, createdAt)", "chat_messages (messageID, threadID, createdAt, role, data, userInput)"],
     "zed": ["threads (id, data_type, data, updated_at)"],
 }

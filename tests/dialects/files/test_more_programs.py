@@ -1,11 +1,12 @@
 """Programs and frameworks without recordings: LM Studio, SillyTavern, LangChain, OpenAI's Assistants."""
 
+import json
 from typing import Any
 
 import pytest
 
 import interlingua as il
-from dialects.files.samples import outline, read
+from dialects.files.samples import outline, read, sample
 from interlingua.dialects import FORMATS, dialect
 from interlingua.values.errors import BadWire
 
@@ -89,6 +90,14 @@ def test_a_thread_of_the_assistants_is_in_the_order_of_time() -> None:
     answer = conversation.messages[3]
     assert (answer.content[0].citations[0].title, answer.timestamp) == ("file_1", 1699016400000)
     assert conversation.messages[1].usage == il.Usage.of(20, 5)
+
+
+def test_a_state_from_the_server_of_langgraph_has_its_messages_under_values() -> None:
+    """Beside what comes next; it returns as it was."""
+    state = {"values": sample("langchain/state.json"), "next": [], "metadata": {"step": 3}}
+    (found,) = il.read(json.dumps(state).encode())
+    assert outline(found) == outline(read("langchain/state.json"))
+    assert il.encode(found, "langchain").body == state
 
 
 @pytest.mark.parametrize("name", ["lm-studio", "silly-tavern", "langchain", "openai-assistants"])

@@ -1,6 +1,7 @@
 """OpenAI Agents SDK: the sessions of a `SQLiteSession`, items of the Responses API in the order they were added.
 
-A document of the database is `{"session_id": …, "items": […]}`. openai.github.io/openai-agents-python/sessions/
+A document of the database is `{"session_id": …, "items": […]}`. Each branch of an `AdvancedSQLiteSession` is one, with
+its name in `branch_id`. github.com/openai/openai-agents-python `src/agents/memory`, `src/agents/extensions/memory`
 """
 
 import sqlite3
@@ -37,13 +38,15 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 
 
 def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    """The sessions one by one, in the order of their first items."""
-    found = rows_by_key(connection, "SELECT session_id, rowid FROM agent_messages ORDER BY id")
-    for (id,), rows in found.items():
+    """The sessions one by one, in the order of their first items; a branch refers to those it has from another."""
+    query = "SELECT session_id, rowid FROM agent_messages ORDER BY id"
+    if {"branch_id", "message_id", "sequence_number"} <= columns_of(connection, "message_structure"):
+        query = "SELECT session_id, branch_id, message_id FROM message_structure ORDER BY sequence_number, id"
+    for (id, *branch), rows in rows_by_key(connection, query).items():
         data = values_at(connection, "SELECT message_data FROM agent_messages WHERE rowid = ?", rows)
         items = [item for one in data if isinstance(item := read_json(one["message_data"]), dict)]
         if items:
-            yield {"session_id": str(id), "items": items}
+            yield {"session_id": str(id), **({"branch_id": str(branch[0])} if branch else {}), "items": items}
 
 
 FORMAT = document_format(

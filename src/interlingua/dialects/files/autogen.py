@@ -5,18 +5,34 @@ calls) and `FunctionExecutionResultMessage`; a run has `TextMessage`, `ToolCallR
 team's state has the thread of its manager, in which the first speaker asks. A thought, a handoff or a
 summary of results repeats or leads what follows. github.com/microsoft/autogen
 `python/packages/autogen-core/src/autogen_core/models/_types.py`, `autogen-agentchat`
+
+Before version 0.4, and in AG2, a message has a role and a `name`; a `ChatResult` has them as `chat_history`, with the
+total of what was used in `cost`. The roles are those in the view of one agent, so the names tell who spoke; what
+several calls gave is in the `tool_responses` of one message. github.com/ag2ai/ag2
+`autogen/agentchat/conversable_agent.py`
 """
 
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.errors import BadWire
-from ...values.messages import AssistantMessage, Block, Message, SystemMessage, TextBlock, ThinkingBlock
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Message,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    Usage,
+    blocks_of,
+)
 from ...values.request import Conversation
-from ..residual import body_of, optional, reading
+from ..residual import body_of, fields_of, optional, reading
 from . import templates
 from .chat_programs import chat
-from .program_content import image_of, inner, items, moment, user
+from .program_content import call_id, called, content_of, image_of, inner, items, moment, name_of, priced, user
 from .reading import Pairing, kept_record, openai_usage
 
 API = "autogen"
@@ -43,6 +59,47 @@ def _thread(body: Any) -> list[dict[str, Any]] | None:
     messages = items(found)
     known = [message for message in messages if _is_message(message) and message["type"] in _KINDS]
     return messages if known and len(messages) == len(found) and all(map(_is_message, messages)) else None
+
+
+def _older_thread(body: Any) -> list[dict[str, Any]] | None:
+    """The messages of an older version: of a `ChatResult`, or a list that has its marks."""
+    history = inner(body, "chat_history")
+    found = body if isinstance(body, list) else history
+    messages = items(found)
+    if not messages or len(messages) != len(found) or not all(map(_is_named, messages)):
+        return None
+    has_marks = any("tool_responses" in one for one in messages) or messages[0]["role"] == "assistant"
+    return messages if has_marks or (history is not None and "cost" in body) else None
+
+
+def _is_named(value: dict[str, Any]) -> bool:
+    return "content" in value and isinstance(value.get("name"), str) and isinstance(value.get("role"), str)
+
+
+def _older_messages(thread: list[dict[str, Any]]) -> Iterator[Message]:
+    """The first who speaks is the person."""
+    pairs = Pairing()
+    for message in thread:
+        calls, legacy, returned = (message.get(key) for key in ("tool_calls", "function_call", "tool_responses"))
+        if message["role"] in ("tool", "function"):
+            for one in items(returned) or [message]:
+                yield pairs.result(one.get("tool_call_id"), None, optional(one.get("content")) or "")
+        elif message["name"] == thread[0]["name"] and not calls and not legacy:
+            yield user(content_of(message["content"]))
+        else:
+            wires = items(calls) or items([legacy])
+            made = [pairs.call(call_id(one), name_of(one), called(one).get("arguments")) for one in wires]
+            blocks = blocks_of(content_of(message["content"] or []))
+            yield AssistantMessage(content=(*blocks, *made))
+
+
+def _older_chat(body: Any, thread: list[dict[str, Any]]) -> Conversation:
+    """A chat with the total of its models."""
+    costs = fields_of(inner(body, "cost", "usage_including_cached_inference"))
+    used = {name: found for name, one in costs.items() if (found := openai_usage(one)) is not None}
+    total = [sum(getattr(one, key) for one in used.values()) for key in ("input", "output")]
+    usage = priced(Usage.of(*total), costs.get("total_cost")) if used else None
+    return replace(chat(_older_messages(thread), model=next(iter(used), None)), usage=usage)
 
 
 def _blocks(content: Any) -> tuple[Block, ...]:
@@ -87,7 +144,9 @@ def _messages(thread: list[dict[str, Any]]) -> Iterator[Message]:
 def decode(data: Any) -> Conversation:
     """One thread."""
     body = body_of(data, API)
-    thread = _thread(body)
+    thread, older = _thread(body), _older_thread(body)
+    if thread is None and older is not None:
+        return templates.keep(_older_chat(body, older), body, API)
     if thread is None:
         raise BadWire(API, "expected the state of an agent or a team, or messages with a `type` and a `source`")
     return templates.keep(chat(_messages(thread)), body, API)
@@ -95,7 +154,9 @@ def decode(data: Any) -> Conversation:
 
 def detect(value: Any) -> str | None:
     """Whether a value is a state, or the messages of a run."""
-    return "messages with a `type` of AutoGen's" if _thread(value) is not None else None
+    if _thread(value) is not None:
+        return "messages with a `type` of AutoGen's"
+    return "messages of named agents" if _older_thread(value) is not None else None
 
 
 FORMAT = templates.file_format(API, decode, detect=detect, rank=30)

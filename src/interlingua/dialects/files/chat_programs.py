@@ -7,10 +7,22 @@ empty, not an error.
 
 import functools
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ...values.messages import Block, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
+from msgspec.structs import replace
+
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Message,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    Usage,
+    blocks_of,
+)
 from ...values.request import Conversation
 from ..residual import optional, whole
 from .program_content import (
@@ -141,6 +153,44 @@ def _part(part: Any, pairs: Pairing) -> list[Any]:
         return [pairs.result(first(part, "tool_use_id", "tool_call_id", "toolCallId"), None, given)]
     block: Block | None = block_of(part)
     return [] if block is None else [block]
+
+
+# Thoughts that a program leaves in the text of an answer as the model marked them; one may be cut.
+_THOUGHT = re.compile(
+    r"<(?P<tag>think|thought|seed:think)>(?P<thought>.*?)(?:</(?P=tag)>|\Z)"
+    r"|<\|channel\|>analysis<\|message\|>(?P<analysis>.*?)(?:<\|end\|>|(?=<\|start\|>)|\Z)"
+    r"|(?P<mark>(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|<\|end\|>)",
+    re.DOTALL,
+)
+_IS_MARKED = re.compile(r"<(think|thought|seed:think)>|<\|channel\|>")
+
+
+def with_thoughts(message: Message) -> Message:
+    """The message with the thoughts that are marked in the text of an answer as blocks."""
+    if not isinstance(message, AssistantMessage) or _IS_MARKED.search(message.text) is None:
+        return message
+    return replace(message, content=tuple(block for one in blocks_of(message.content) for block in _marked(one)))
+
+
+def _marked(block: Block) -> Iterator[Block]:
+    if not isinstance(block, TextBlock) or _IS_MARKED.search(block.text) is None:
+        yield block
+        return
+    end, texts = 0, list[str]()
+    for found in _THOUGHT.finditer(block.text):
+        texts.append(block.text[end : found.start()])
+        end, thought = found.end(), found["thought"] or found["analysis"]
+        if thought and thought.strip():
+            yield from _joined(texts)
+            yield ThinkingBlock(thinking=thought.strip())
+            texts = []
+    yield from _joined([*texts, block.text[end:]])
+
+
+def _joined(texts: list[str]) -> Iterator[Block]:
+    text = "".join(texts).strip()
+    if text:
+        yield TextBlock(text=text)
 
 
 def usage_in(record: Mapping[str, Any]) -> Usage | None:

@@ -1,7 +1,8 @@
 """HuggingChat: an export (a zip with `conversations.json`), or conversations of it: a tree of messages.
 
 A message has `from`, `content`, and its `ancestors` and `children`; older conversations are a list without them. The
-path ends at the last message. github.com/huggingface/chat-ui `src/lib/types/Message.ts`
+path ends at the last message. Thoughts are in `reasoning`, or marked in the content; a router names the model that
+answered. github.com/huggingface/chat-ui `src/lib/types/Message.ts`
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,8 +10,8 @@ from typing import Any
 
 from ...values.request import Conversation, ModelDescriptor
 from ..residual import optional
-from .chat_programs import is_turn, turn
-from .program_content import items
+from .chat_programs import is_turn, turn, with_thoughts
+from .program_content import inner, items
 from .reading import Documents, Node, Pairing, entries_of, listed
 
 API = "hugging-chat"
@@ -32,7 +33,8 @@ def _nodes(messages: list[dict[str, Any]], model: str | None) -> Iterator[Node]:
         id = optional(message.get("id"))
         above = message.get("ancestors")
         parent = (above[-1] if above else None) if isinstance(above, list) else before
-        yield id, optional(parent), turn(message, pairs, model=model)
+        answered = optional(inner(message, "routerMetadata", "model")) or model
+        yield id, optional(parent), list(map(with_thoughts, turn(message, pairs, model=answered)))
         before = id
 
 

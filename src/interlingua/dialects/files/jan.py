@@ -1,22 +1,23 @@
 """Jan: the messages of a thread (`messages.jsonl`), each a `thread.message` with its time in milliseconds.
 
-Content has the shape of OpenAI's Assistants (`text.value`), with `reasoning` and `tool_call` among it; calls of older
-versions stand in the metadata, with what they gave. github.com/janhq/jan `web-app/src/lib/messages.ts`
+Content has the shape of OpenAI's Assistants (`text.value`), with `reasoning` and `tool_call` among it; older versions
+marked thoughts in the text, and calls stood in the metadata, with what they gave.
+github.com/janhq/jan `web-app/src/lib/messages.ts`
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
 from ...values.losses import Lines
-from ...values.messages import Message, TextBlock, ThinkingBlock
+from ...values.messages import Block, DocumentBlock, Message, TextBlock, ThinkingBlock
 from ...values.request import Conversation
-from ..residual import optional, reading
+from ..residual import fields_of, optional, reading
 from ..wire import SessionStream
 from . import templates
-from .chat_programs import usage_in
+from .chat_programs import usage_in, with_thoughts
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
-from .program_content import a_result, image_of, inner, items, moment, user
+from .program_content import a_result, file_of, image_of, inner, items, moment, user
 from .reading import Pairing, document_of, rounds
 
 API = "jan"
@@ -41,6 +42,10 @@ def _parts(record: Record, pairs: Pairing) -> Iterator[Any]:
             picture = image_of(part)
             if picture is not None:
                 yield picture
+        elif part.get("type") in _MEDIA:
+            medium = _MEDIA[part["type"]](fields_of(part.get(part["type"])))
+            if medium is not None:
+                yield medium
         elif text:
             yield ThinkingBlock(thinking=text) if part.get("type") == "reasoning" else TextBlock(text=text)
     for item in items(inner(record, "metadata", "tool_calls")):
@@ -50,6 +55,17 @@ def _parts(record: Record, pairs: Pairing) -> Iterator[Any]:
         yield from _called(
             inner(item, "tool", "id"), inner(function, "name"), inner(function, "arguments"), gave, pairs
         )
+
+
+def _video(given: dict[str, Any]) -> Block | None:
+    data, mime = optional(given.get("data")), optional(given.get("format"))
+    return None if data is None else DocumentBlock(data=data, mime_type=mime or "video/mp4")
+
+
+_MEDIA: dict[str, Callable[[dict[str, Any]], Block | None]] = {
+    "input_audio": lambda given: file_of({"type": "input_audio", "input_audio": given}),
+    "input_video": _video,
+}
 
 
 def _called(id: Any, name: Any, arguments: Any, gave: Any, pairs: Pairing) -> Iterator[Any]:
@@ -68,7 +84,8 @@ class _Reader(RowReader):
                 about = record.get("metadata")
                 usage = usage_in(about) if isinstance(about, dict) else None
                 model = optional(inner(record, "metadata", "model")) or optional(inner(record, "metadata", "modelId"))
-                yield from rounds(parts, {"usage": usage} if usage else {}, model=model, timestamp=when)
+                answers = rounds(parts, {"usage": usage} if usage else {}, model=model, timestamp=when)
+                yield from map(with_thoughts, answers)
             else:
                 yield user(tuple(parts), when, program=record.get("role") == "system")
 

@@ -1,8 +1,8 @@
 """LangChain: messages as `messages_to_dict`, as `langchain_core.load.dumpd`, or as their own fields.
 
 The three are `{"type": "ai", "data": {…}}`, `{"lc": 1, "type": "constructor", "id": […, "AIMessage"], "kwargs": {…}}`
-and `{"type": "ai", "content": …, "additional_kwargs": {}, …}`, in a list or under `messages`, as a state of LangGraph
-has them. `usage_metadata` counts the cached part in its input.
+and `{"type": "ai", "content": …, "additional_kwargs": {}, …}`, in a list, or under `messages` in a state of LangGraph,
+which its server has under `values`. `usage_metadata` counts the cached part in its input.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,6 +24,7 @@ from ..residual import body_of, count, fields_of, optional, reading, whole
 from ..wire import ListedSession, Rows, SessionStream
 from . import new_messages, templates
 from .line_sessions import ReadAgain, Record, RowReader, TemplateStream, read
+from .program_content import inner
 from .reading import Pairing, anthropic_items, asked, image_of, kept_record, result_content
 
 API = "langchain"
@@ -148,7 +149,9 @@ def _is_removal(value: Any) -> bool:
 
 def _listed(value: Any) -> list[Any] | None:
     """The messages of a document: a list, one under `messages`, or the one list of a run's batch."""
-    found = value.get("messages") if isinstance(value, dict) and "lc" not in value else value
+    found = value
+    if isinstance(value, dict) and "lc" not in value:
+        found = value["messages"] if "messages" in value else inner(value, "values", "messages")
     if isinstance(found, list) and len(found) == 1 and isinstance(found[0], list):
         found = found[0]
     found = found if isinstance(found, list) else [found]

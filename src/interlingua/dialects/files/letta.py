@@ -26,7 +26,7 @@ from .program_content import (
     thinking_of,
     user,
 )
-from .reading import Documents, Pairing, read_json
+from .reading import Documents, Pairing, kept_record, read_json
 
 API = "letta"
 
@@ -78,7 +78,7 @@ def _results(message: dict[str, Any], pairs: Pairing, when: int | None) -> Itera
         given = content_of(first(one, "func_response", "tool_return"))
         id = first(one, "tool_call_id") or message.get("tool_call_id")
         yield pairs.result(id, message.get("name"), given, one.get("status") == "error", timestamp=when)
-    if not stated and message.get("role") in ("tool", "function"):
+    if not stated and message.get("role") != "approval":
         content = tuple(_blocks(message))
         yield pairs.result(message.get("tool_call_id"), message.get("name"), content, timestamp=when)
 
@@ -98,8 +98,10 @@ def _messages(agent: dict[str, Any]) -> Iterator[Message]:
             made = [pairs.call(call_id(one), name_of(one), called(one).get("arguments")) for one in calls]
             model = optional(message.get("model"))
             yield AssistantMessage(content=(*_blocks(message), *made), model=model, timestamp=when)
-        else:
+        elif role in ("tool", "function", "approval"):
             yield from _results(message, pairs, when)
+        else:
+            yield kept_record(API, str(role), message)
 
 
 def _conversation(value: Any) -> Conversation:

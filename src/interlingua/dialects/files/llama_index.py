@@ -1,4 +1,5 @@
-"""LlamaIndex: a chat store (`SimpleChatStore`), whose `store` has the messages of each chat under its key.
+"""LlamaIndex: a chat store (`SimpleChatStore`), whose `store` has the messages of each chat under its key, or a memory
+(`ChatMemoryBuffer`), which has such a store and the key of its chat.
 
 A message has a role, and `blocks` of a `block_type`, in older versions `content`; calls and the id of a call that a
 result answers are in `additional_kwargs` or among the blocks. github.com/run-llama/llama_index
@@ -16,7 +17,7 @@ from ..wire import Parts, RecordLists
 from . import templates
 from .chat_programs import chat, turn
 from .program_content import first, inner, items
-from .reading import Pairing, several
+from .reading import Pairing, json_value, several
 
 API = "llama-index"
 
@@ -27,7 +28,10 @@ def _is_message(value: Any) -> bool:
 
 
 def _chats(value: Any) -> dict[str, list[Any]] | None:
-    store = inner(value, "store")
+    memory = json_value(inner(value, "chat_store"))  # of a buffer, which has the key of its chat
+    store = inner(value, "store") if memory is None else inner(memory, "store")
+    if memory is not None:
+        store = {key: chat for key, chat in fields_of(store).items() if key == inner(value, "chat_store_key")}
     lists = {key: chat for key, chat in store.items() if isinstance(chat, list)} if isinstance(store, dict) else {}
     chats = {key: chat for key, chat in lists.items() if any("role" in fields_of(item) for item in chat)}
     if not chats and inner(value, "class_name") == "SimpleChatStore":

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...values.errors import BadWire
-from ...values.messages import Message, SystemMessage, TextBlock, ToolResultMessage
+from ...values.messages import Message, SystemMessage, TextBlock, ThinkingBlock, ToolResultMessage, Usage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
 from . import templates
 from .chat_programs import ROLES, chat
-from .program_content import a_result, first, image_of, inner, items, user
+from .program_content import a_result, first, image_of, inclusive_usage, inner, items, usage_of, user
 from .reading import Pairing, openai_usage, rounds
 
 API = "semantic-kernel"
@@ -45,6 +45,8 @@ def _parts(message: dict[str, Any], pairs: Pairing) -> Iterator[Any]:
         name = optional(item.get("name")) or named.replace(".", "-")
         if kind in ("text", "TextContent"):
             yield TextBlock(text=optional(_get(item, "text")) or "")
+        elif kind in ("reasoning", "ReasoningContent"):
+            yield ThinkingBlock(thinking=optional(_get(item, "text")) or "")
         elif kind in ("function_call", "FunctionCallContent"):
             yield pairs.call(_get(item, "id"), name, _get(item, "arguments"))
         elif kind in ("function_result", "FunctionResultContent"):
@@ -56,6 +58,17 @@ def _parts(message: dict[str, Any], pairs: Pairing) -> Iterator[Any]:
                 yield picture
 
 
+def _usage(metadata: dict[str, Any]) -> Usage | None:
+    """The provider's counts, in Python; the objects of a client in .NET, whose input includes the cached part."""
+    counts = fields_of(metadata.get("Usage"))
+    cached = inner(counts, "InputTokenDetails", "CachedTokenCount")
+    return (
+        openai_usage(metadata.get("usage"))
+        or inclusive_usage(counts, input="InputTokenCount", output="OutputTokenCount", cached=cached)
+        or usage_of(counts, input="PromptTokens", output="CompletionTokens")
+    )
+
+
 def _messages(records: list[dict[str, Any]]) -> Iterator[Message]:
     pairs = Pairing()
     for record in records:
@@ -64,7 +77,7 @@ def _messages(records: list[dict[str, Any]]) -> Iterator[Message]:
         if role in ("system", "developer"):
             yield SystemMessage(content=tuple(parts))
         elif role == "assistant":
-            usage = openai_usage(fields_of(_get(record, "metadata")).get("usage"))
+            usage = _usage(fields_of(_get(record, "metadata")))
             model = optional(first(record, "ai_model_id", "ModelId"))
             yield from rounds(parts, {"usage": usage} if usage else {}, model=model)
         else:

@@ -1,12 +1,14 @@
-"""smolagents: the steps of an agent's memory (`agent.memory.get_full_steps()`), a list.
+"""smolagents: the steps of an agent's memory (`agent.memory.get_full_steps()`), a list, or a run with its `steps`.
 
 The system prompt, then each task, and the steps of the agent: an action is an answer with its calls, of which
-`observations` is the result, and `error` what failed. A planning step is an answer with the plan.
-github.com/huggingface/smolagents `src/smolagents/memory.py`
+`observations` is the result, and `error` what failed. A planning step is an answer with the plan. Older versions have
+the times of a step without `timing`. github.com/huggingface/smolagents `src/smolagents/memory.py`
 """
 
 from collections.abc import Iterator
 from typing import Any
+
+from msgspec.structs import replace
 
 from ...values.errors import BadWire
 from ...values.messages import AssistantMessage, Block, Message, SystemMessage, TextBlock, Usage
@@ -20,21 +22,21 @@ from .reading import Pairing, kept_record
 API = "smolagents"
 
 
+_KINDS = ("system_prompt", "task", "final_answer", "timing", "plan", "step_number")
+
+
 def _is_step(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    return (
-        "system_prompt" in value or "task" in value or "final_answer" in value or "timing" in value or "plan" in value
-    )
+    return isinstance(value, dict) and not value.keys().isdisjoint(_KINDS)
 
 
-def _is_memory(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(map(_is_step, value))
-        and any("step_number" in step and "timing" in step and "observations" in step for step in value)
-    )
+def _is_action(step: dict[str, Any]) -> bool:
+    return {"step_number", "observations"} <= step.keys() and ("timing" in step or "duration" in step)
+
+
+def _steps(value: Any) -> list[dict[str, Any]] | None:
+    found = inner(value, "steps") if isinstance(value, dict) else value
+    is_memory = isinstance(found, list) and all(map(_is_step, found)) and any(map(_is_action, found))
+    return found if is_memory else None
 
 
 def _step(step: dict[str, Any], pairs: Pairing) -> Iterator[Message]:
@@ -77,22 +79,25 @@ def _usage(step: dict[str, Any]) -> Usage | None:
 
 
 def _when(step: dict[str, Any]) -> int | None:
-    return moment(inner(step, "timing", "end_time"))
+    return moment(first({**step, **fields_of(step.get("timing"))}, "end_time"))
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """The memory of one agent."""
     body = body_of(data, API)
-    if not _is_memory(body):
+    steps = _steps(body)
+    if steps is None:
         raise BadWire(API, "expected the steps of an agent's memory")
     pairs = Pairing()
-    return templates.keep(chat(message for step in body for message in _step(step, pairs)), body, API)
+    found = chat(message for step in steps for message in _step(step, pairs))
+    total = _usage(body) if isinstance(body, dict) else None
+    return templates.keep(replace(found, usage=total), body, API)
 
 
 def detect(value: Any) -> str | None:
     """Whether a value is the memory of an agent."""
-    return "steps with `timing` and `observations`" if _is_memory(value) else None
+    return "steps with `timing` and `observations`" if _steps(value) is not None else None
 
 
 FORMAT = templates.file_format(API, decode, detect=detect, rank=30)

@@ -11,24 +11,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...values.messages import AssistantMessage, Block, DocumentBlock, Message, SystemMessage, TextBlock, ThinkingBlock
+from ...values.messages import AssistantMessage, Block, DocumentBlock, Message, SystemMessage, TextBlock
 from ...values.request import Conversation, ModelDescriptor
 from ..residual import fields_of, optional, whole
+from .chat_programs import with_thoughts
 from .program_content import call_id, called, image_of, items, moment, name_of, user
 from .reading import Documents, Node, Pairing, entries_of
 
 API = "text-generation-webui"
 
 _GREETING = "<|BEGIN-VISIBLE-CHAT|>"
-# Thoughts in an answer, which may be cut within them: the thought, and the text behind it.
-_THOUGHTS = (
-    re.compile(r"\s*<(think|seed:think)>(?P<thought>.*?)(?:</\1>(?P<text>.*)|\Z)", re.DOTALL),
-    re.compile(
-        r"\s*<\|channel\|>analysis<\|message\|>(?P<thought>.*?)"
-        r"(?:<\|end\|>(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>(?P<text>.*?)(?:<\|end\|>)?|\Z)\Z",
-        re.DOTALL,
-    ),
-)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _TIME = re.compile(r"(\w{3}) (\d\d), (\d{4}) (\d\d:\d\d)")  # of the computer
 
@@ -62,22 +54,14 @@ def _attached(about: Mapping[str, Any]) -> Iterator[Block]:
             yield DocumentBlock(text=text, mime_type=optional(file.get("type")), title=title)
 
 
-def _blocks(text: str) -> Iterator[Block]:
-    found = next((found for pattern in _THOUGHTS if (found := pattern.match(text))), None)
-    if found is not None:
-        yield ThinkingBlock(thinking=found["thought"].strip())
-        text = (found["text"] or "").lstrip()
-    if text:
-        yield TextBlock(text=text)
-
-
 def _answer(text: str, about: Mapping[str, Any], calls: Any, pairs: Pairing) -> Iterator[Message]:
     """An answer, after the calls that were made for it and what they gave."""
     stated: dict[str, Any] = {"model": optional(about.get("model_name")) or None, "timestamp": _when(about)}
 
-    def made(content: str, wires: Any) -> AssistantMessage:
+    def made(content: str, wires: Any) -> Message:
         asked = [pairs.call(call_id(one), name_of(one), called(one).get("arguments")) for one in items(wires)]
-        return AssistantMessage(content=(*_blocks(content), *asked), **stated)
+        blocks = (TextBlock(text=content),) if content else ()
+        return with_thoughts(AssistantMessage(content=(*blocks, *asked), **stated))
 
     for step in items(about.get("tool_sequence")):
         if "tool_calls" in step:
