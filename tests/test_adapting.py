@@ -17,6 +17,7 @@ from interlingua.values.messages import (
     Block,
     CacheMarker,
     Citation,
+    DocumentBlock,
     ImageBlock,
     Message,
     OpaqueBlock,
@@ -502,6 +503,30 @@ def test_a_call_of_the_provider_without_result_is_sent_only_at_the_end_of_a_turn
     assert il.adapt(once.request, CLAUDE).losses == ()
     assert [found for found in il.check(once.request, target=CLAUDE) if found.severity == "error"] == []
     assert type(blocks_of(once.request.context.messages[1].content)[-1]) is last
+
+
+def test_thinking_before_a_document_that_is_blank_is_dropped() -> None:
+    """
+    The document is sent as its text, which is left out: nothing follows the thinking.
+    """
+    thought = ThinkingBlock(thinking="Hm", thinking_signature="c2lnbmVk")
+    blank = DocumentBlock(text=" ", mime_type="text/plain")
+    turn = AssistantMessage(content=(TextBlock(text="So"), thought, blank), api=CLAUDE.api, model=CLAUDE.id)
+    once = il.adapt(request(HI, turn, HI), CLAUDE)
+    assert blocks_of(once.request.context.messages[1].content) == (TextBlock(text="So"),)
+    assert il.adapt(once.request, CLAUDE).losses == ()
+
+
+def test_thinking_before_a_blank_text_that_another_model_signed_is_dropped() -> None:
+    """
+    The signature is not sent, and so the text is left out.
+    """
+    thought = ThinkingBlock(thinking="Hm", thinking_signature="c2lnbmVk")
+    turn = AssistantMessage(content=(TextBlock(text="So"), thought), api=CLAUDE.api, model=CLAUDE.id)
+    other = AssistantMessage(content=(TextBlock(text=" ", text_signature="c2ln"),), api="google-generative-ai")
+    once = il.adapt(request(HI, turn, other, HI), CLAUDE)
+    assert blocks_of(once.request.context.messages[1].content) == (TextBlock(text="So"),)
+    assert il.adapt(once.request, CLAUDE).losses == ()
 
 
 # --- cost ------------------------------------------------------------------------------------------------------------

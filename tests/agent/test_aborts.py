@@ -225,3 +225,44 @@ async def test_a_listener_may_abort() -> None:
     events = await events_of(agent)
     check_events(events)
     assert "agent_end" == labels_of(events)[-1]
+
+
+@pytest.mark.parametrize("count", range(1, 24))
+async def test_a_reader_of_events_that_is_cancelled_ends_the_run(count: int) -> None:
+    """Also when the next event is there already: the run, which waits for its reader, does not wait forever."""
+    note, _ = noted()
+    agent = agent_of(calling(call("note"), text=("so", "me")), "done", tools=[note])
+    received = 0
+
+    async def read() -> None:
+        nonlocal received
+        async for _ in agent.run("go"):
+            received += 1
+            if received == count:
+                asyncio.get_running_loop().call_soon(reading.cancel)
+
+    reading = asyncio.ensure_future(read())
+    await asyncio.wait({reading}, timeout=5)
+    assert reading.done()
+    assert not agent.running
+    check_pairing(agent.messages)
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+async def test_a_reader_that_cancels_itself_ends_the_run(count: int) -> None:
+    """As a timeout does that passes while an event is handled."""
+    note, _ = noted()
+    agent = agent_of(calling(call("note")), "done", tools=[note])
+
+    async def read() -> None:
+        received = 0
+        async for _ in agent.run("go"):
+            received += 1
+            if received == count:
+                reading.cancel()
+
+    reading = asyncio.ensure_future(read())
+    await asyncio.wait({reading}, timeout=5)
+    assert reading.done()
+    assert not agent.running
+    check_pairing(agent.messages)

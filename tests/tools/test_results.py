@@ -8,6 +8,7 @@ from typing import Any
 import pydantic
 import pytest
 
+from interlingua.tools.decorator import tool
 from interlingua.tools.tool import (
     NO_OUTPUT,
     ToolResult,
@@ -122,3 +123,38 @@ def test_typed_values_become_json_too() -> None:
     """Dataclasses, dates and pydantic models as their JSON, unknown objects as their text."""
     assert {"x": 1, "when": "2026-01-02"} == json.loads(as_result(Point(1, datetime.date(2026, 1, 2))).text)
     assert {"m": {"x": 1}, "z": "(1+2j)"} == json.loads(as_result({"m": Model(x=1), "z": 1 + 2j}).text)
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+        (
+            {"mean": float("nan"), "least": None, "all": [1.5, float("inf")]},
+            {"mean": "nan", "least": None, "all": [1.5, "inf"]},
+        ),
+        (dataclasses.make_dataclass("Mean", ["of"])(float("inf")), {"of": "inf"}),
+        ({1: None}, {"1": None}),
+    ],
+)
+def test_numbers_that_json_does_not_have_are_named(payload: Any, expected: Any) -> None:
+    """A model that reads null would take a result of infinity for none at all."""
+    assert json.loads(json_result(payload).text) == expected
+
+
+async def _async_lines() -> Any:
+    yield "one"
+
+
+def _lines() -> Any:
+    yield "one"
+
+
+@pytest.mark.parametrize("function", [_lines, _async_lines])
+def test_a_generator_is_no_result(function: Any) -> None:
+    """Its code has not run: its address in memory would look like success."""
+    with pytest.raises(FormatError, match="a tool must return its result, not yield it"):
+        tool(function)
+    with pytest.raises(FormatError, match="the result is a generator"):
+        as_result(function())

@@ -506,12 +506,11 @@ async def _until(
         try:
             await asyncio.wait({receiving, task}, return_when=asyncio.FIRST_COMPLETED)
             if receiving.done():
-                try:
-                    yield receiving.result()
-                finally:
-                    received.task_done()
+                yield receiving.result()
         finally:
-            receiving.cancel()
+            # The run waits for an event that was taken, also if its reader was cancelled before it got it.
+            if not receiving.cancel() and not receiving.cancelled():
+                received.task_done()
 
 
 async def _to_the_end(work: "asyncio.Task[str]", signal: Abort) -> str:

@@ -59,6 +59,10 @@ def tool(
     def made(function: Function) -> FunctionTool:
         if not callable(function):
             raise FormatError(f"a tool must be made from a function, not {type(function).__name__}", "tool")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise FormatError(
+                "a tool must return its result, not yield it; report progress to a ToolUpdateCallback", "tool"
+            )
         named = name or str(getattr(function, "__name__", type(function).__name__))
         documented, described = parse_docstring(inspect.getdoc(function) or "")
         parameters = _parameters(function, named)

@@ -1,6 +1,8 @@
 """Tool types: name, description, JSON Schema of arguments, and a coroutine that runs it; its results and settings."""
 
 import importlib
+import inspect
+import math
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -271,6 +273,8 @@ def as_result(value: Any) -> ToolResult:
     """
     if value is None or (isinstance(value, str) and value == ""):
         return text_result(NO_OUTPUT)
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        raise FormatError("the result is a generator, whose code has not run; return a value instead of yielding it")
     if isinstance(value, str):
         return text_result(value)
     if isinstance(value, ContentBlock):
@@ -312,11 +316,23 @@ def _of_fields(value: Any, *, needs_content: bool) -> ToolResult | None:
 
 def _json(value: Any) -> bytes:
     try:
-        return msgspec.json.encode(value, enc_hook=_encoded)
+        out = msgspec.json.encode(value, enc_hook=_encoded)
+        if not jsontext.contains(out, b"null"):  # None, or a number that JSON does not have
+            return out
+        return msgspec.json.encode(_finite(msgspec.to_builtins(value, enc_hook=_encoded, str_keys=True)))
     except UnicodeEncodeError:
         return msgspec.json.encode(jsontext.clean_value(value), enc_hook=_encoded)
     except RecursionError:
         raise FormatError("the result is nested too deeply, or contains itself") from None
+
+
+def _finite(value: Any) -> Any:
+    """JSON values with NaN and the infinities as strings: "nan", "inf"."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _encoded(value: Any) -> Any:

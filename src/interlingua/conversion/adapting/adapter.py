@@ -245,9 +245,9 @@ PASSES: tuple[tuple[Callable[[Work], None], tuple[type, ...] | None], ...] = (
     (pair, _CALLS),
     (drop_unsupported, tuple({*get_args(Block)} - {TextBlock})),  # every role has text
     (place_system, (SystemMessage,)),
-    (verify_thinking, (AssistantMessage,)),
-    (fit_arguments, (ToolCall,)),
     (fit_media, MEDIA),
+    (verify_thinking, (AssistantMessage,)),  # what follows it may be a text in place of media, and blank
+    (fit_arguments, (ToolCall,)),
     (clean_text, None),
     (mark_failures, _CALLS),
     (rename_ids, _CALLS),

@@ -10,7 +10,6 @@ from ...dialects.reasoning import is_on
 from ...dialects.registry import family, owner
 from ...values.messages import (
     AssistantMessage,
-    Block,
     Message,
     ServerToolCall,
     ServerToolResult,
@@ -45,9 +44,9 @@ def verify_thinking(work: Work) -> None:
 def _verify_step(step: list[Turn], natives: dict[tuple[str | None, str | None], bool], work: Work) -> bool:
     """Whether any of it is another model's, or had thinking that was dropped."""
     foreign = dropped = False
-    last = next((at for at in range(len(step) - 1, -1, -1) if _last_content(step[at], work) is not None), -1)
-    for at, turn in enumerate(step):
-        native = natives[turn.message.model, turn.message.api]
+    ours = [natives[turn.message.model, turn.message.api] for turn in step]
+    last = next((at for at in range(len(step) - 1, -1, -1) if _last_content(step[at], ours[at], work) is not None), -1)
+    for at, (turn, native) in enumerate(zip(step, ours, strict=True)):
         dropped = _verify(turn, native, at < last, work) or dropped
         foreign = foreign or dropped or not native
         if dropped:
@@ -69,7 +68,7 @@ def is_native(message: AssistantMessage, work: Work) -> bool:
 def _verify(turn: Turn, native: bool, followed: bool, work: Work) -> bool:
     """Returns whether any thinking was dropped. `followed`: the step has content after this turn."""
     kept, dropped = [], False
-    last = _last_content(turn, work) or 0
+    last = _last_content(turn, native, work) or 0
     for at, block in enumerate(turn.blocks):
         if isinstance(block, ThinkingBlock):
             why = _unverifiable(block, followed or at < last, native, work.rules)
@@ -86,14 +85,15 @@ def _verify(turn: Turn, native: bool, followed: bool, work: Work) -> bool:
     return dropped
 
 
-def _last_content(turn: Turn, work: Work) -> int | None:
-    """The index of the last block that remains; None if there is none."""
-    return next((at for at in range(len(turn.blocks) - 1, -1, -1) if _remains(turn.blocks[at], work.rules)), None)
-
-
-def _remains(block: Block, rules: TargetLimits) -> bool:
-    """Whether a block is sent, and is content that follows reasoning."""
-    return not isinstance(block, ThinkingBlock) and (rules.blank_text or not is_blank(block))
+def _last_content(turn: Turn, native: bool, work: Work) -> int | None:
+    """The index of the last block that is sent and is content that follows reasoning; None if there is none."""
+    for at in range(len(turn.blocks) - 1, -1, -1):
+        block = turn.blocks[at]
+        if isinstance(block, TextBlock) and not native:
+            block = replace(block, text_signature=None)  # blank text without a signature is left out
+        if not isinstance(block, ThinkingBlock) and (work.rules.blank_text or not is_blank(block)):
+            return at
+    return None
 
 
 def _unverifiable(block: ThinkingBlock, follows: bool, native: bool, rules: TargetLimits) -> str | None:
