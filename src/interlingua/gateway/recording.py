@@ -321,7 +321,7 @@ class SessionWriter:
         self._described: OrderedDict[bytes, Conversation] = OrderedDict()  # what new sessions have in common, likewise
         self._first_lines: OrderedDict[tuple[str, ...], dict[str, Any]] = OrderedDict()  # of sessions without a name
         # By a conversation up to one of its answers; more than one, if they had the same answers.
-        self._sessions: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._sessions: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
         self._parents: OrderedDict[str, str] = OrderedDict()  # the first session of each conversation that has a name
         self._calls: OrderedDict[str, dict[str, Any]] = OrderedDict()  # of conversations without a name, by argument
         self._open: OrderedDict[str, _Open] = OrderedDict()
@@ -439,13 +439,15 @@ class SessionWriter:
         """The session of a record, and the name of its conversation where the client gives one."""
         named = _digest(record.key, record.session) if record.session else None
         whose = named or record.key
-        own = _digest(named or _digest(whose, ids[0]), self._system_of(record))
         # A system text may change in a conversation, with the date for one; as long as it continues an answer of it,
         # it is one.
-        earlier = (self._sessions.get(_digest(whose, id), ()) for id in reversed(ids[:-1]))
-        found = next(filter(None, earlier), (own,))
-        session = own if own in found else found[-1]
-        answered = _digest(whose, ids[-1])
+        earlier = (self._sessions.get((whose, id), ()) for id in reversed(ids[:-1]))
+        found = next(filter(None, earlier), ())
+        session = found[-1] if found else ""
+        if len(found) != 1:
+            own = _digest(named or _digest(whose, ids[0]), self._system_of(record))
+            session = own if own in found or not found else found[-1]
+        answered = (whose, ids[-1])
         same = [id for id in self._sessions.get(answered, ()) if id != session]
         _remember(self._sessions, answered, (*same[-_SAME:], session), _REMEMBERED)
         return session, named
