@@ -2,7 +2,8 @@
 
 `python bench/files.py [--read] [MEGABYTES] [FORMAT…]`; each format's file is made of our own samples, its lines
 repeated under new ids. A row reads the file with `il.read` (for a session file: one conversation), and converts it with
-the command unless only reading is asked for. Each time in a new process, what is compared in turns; medians.
+the command unless only reading is asked for. Each time in a new process, what is compared in turns; medians. Two
+commands side by side, each with one process, show what the machine allows two processes of one command at most.
 
 `python bench/files.py --scale [MEGABYTES…]` goes through files of 10, 100 and 1000 MB in the ways that need no more
 memory for a larger file: what a line costs, and how much memory the process took. Each way is gone once before, with
@@ -548,13 +549,35 @@ def measured(script: str, path: Path, name: str) -> tuple[float, float, int]:
     return float(seconds), float(peak), int(count)
 
 
-def converted(path: Path, out: Path, target: str, jobs: int) -> tuple[float, float]:
-    """Wall seconds, and CPU seconds of all its processes."""
+def converted(path: Path, target: str, jobs: int, at_once: int = 1) -> tuple[float, float]:
+    """Wall seconds, and CPU seconds of all processes, of one command or of several side by side."""
     command = [sys.executable, "-c", "from interlingua.cli import main; main()", "convert", str(path), "-t", target]
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([*command, "-o", str(out), "-j", str(jobs)], check=True, stderr=subprocess.DEVNULL)
+    commands = [
+        subprocess.Popen(
+            [*command, "-o", str(path.with_name(f"out-{number}.jsonl")), "-j", str(jobs)], stderr=subprocess.DEVNULL
+        )
+        for number in range(at_once)
+    ]
+    for one in commands:
+        if one.wait():
+            raise subprocess.CalledProcessError(one.returncode, one.args)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.perf_counter() - began, used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+
+
+def conversions(path: Path, target: str, size: float) -> list[str]:
+    """One process, two, and what two would be if they shared nothing but the machine: medians of rounds in turns."""
+    rounds = [[converted(path, target, jobs, at_once) for jobs, at_once in ((1, 1), (2, 1), (1, 2))] for _ in range(3)]
+    (one, once), (two, twice), _ = (
+        [median(cell) for cell in zip(*way, strict=True)] for way in zip(*rounds, strict=True)
+    )
+    return [
+        f"{size / one:.1f}, {size / two:.1f}",
+        f"{median(way[0][0] / way[1][0] for way in rounds):.2f}",
+        f"{median(2 * way[0][0] / way[2][0] for way in rounds):.2f}",
+        f"{twice / once:.2f}",
+    ]
 
 
 def scale(sizes: list[float]) -> None:
@@ -591,12 +614,12 @@ def main() -> None:
     print(f"{megabytes:g} MB of each; load {os.getloadavg()[0]:.1f} at the start.")
     print("CPU seconds for reading, wall seconds for converting (start included).\n")
     heads = ["bare MB/s", "read MB/s", "× bare", "µs a line", "peak MB"]
-    heads += [] if reading else ["convert, 1 and 2 processes MB/s", "×", "CPU of 2 : 1"]
+    heads += [] if reading else ["convert, 1 and 2 processes MB/s", "×", "× of two commands", "CPU of 2 : 1"]
     print(f"| | {' | '.join(heads)} |")
     print(f"|---|{'--:|' * len(heads)}")
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
-            path, out = Path(folder) / f"{name}.jsonl", Path(folder) / "out.jsonl"
+            path = Path(folder) / f"{name}.jsonl"
             lines = write(path, name, int(megabytes * 1e6))
             size = path.stat().st_size / 1e6
             form = name.partition(" ")[0]  # a format may have two kinds of files
@@ -607,8 +630,7 @@ def main() -> None:
             cells.append(f"{max(one[1][1] for one in rounds):.0f}")
             if not reading and name not in SESSIONS - {"transcript", "openclaw"}:
                 target = "transcript" if name in SESSIONS else "openai-completions"
-                (one, once), (two, twice) = (converted(path, out, target, jobs) for jobs in (1, 2))
-                cells += [f"{size / one:.1f}, {size / two:.1f}", f"{one / two:.2f}", f"{twice / once:.2f}"]
+                cells += conversions(path, target, size)
             cells += [""] * (len(heads) - len(cells))
             print(f"| {name} | {' | '.join(cells)} |", flush=True)
             path.unlink()
