@@ -9,8 +9,9 @@ GATEWAY_BENCH_PROFILE=FILE python bench/…     each server leaves its profile i
 
 Each server is a process with one worker in front of the same upstream, with keys, limits and ledger on where it has
 them. Row by row, round after round, they take turns, so that all meet the same weather. CPU is the processor time of
-the process that serves (the kernel's work for it included), which other programs on the machine disturb least: shares
-are those of CPU. `all` adds the processes that it started: the recorder. Load generator, upstream, gateway and recorder
+the process that serves (the kernel's work for it included), which other programs on the machine disturb least. Shares
+are of CPU and of calls per second, medians over the rounds' own shares: what is measured within seconds of each other
+compares best. `all` adds the processes that it started: the recorder. Load generator, upstream, gateway and recorder
 share the machine's cores: on two of them, a recorder also takes calls per second from the load generator. `added` is
 what the first byte of a body takes beyond the upstream's own. In the rows `new` and `recording-new` each call is a
 conversation of its own. The rows `workers-N` are `interlingua serve --workers N`: compare their calls per second, as
@@ -446,7 +447,8 @@ async def compare(rows: list[str], levels: list[int], kinds: list[str], rounds: 
                         continue
                     cell = _cell(measured)
                     results["cells"][f"{row} {kind} {concurrency}"] = cell
-                    print(f"{row:12}{kind:8}{concurrency:5}  {cell}", file=sys.stderr, flush=True)
+                    shown = {name: value for name, value in cell.items() if name != "rounds"}
+                    print(f"{row:12}{kind:8}{concurrency:5}  {shown}", file=sys.stderr, flush=True)
         results["memory"] = {row: (await running.get(ROWS[row].server)).memory() for row in rows}
         for row in rows:
             server, path = await running.get(ROWS[row].server), ROWS[row].path
@@ -458,17 +460,25 @@ async def compare(rows: list[str], levels: list[int], kinds: list[str], rounds: 
     return results
 
 
-def _cell(measured: list[Measured]) -> dict[str, float]:
+def _cell(measured: list[Measured]) -> dict[str, Any]:
     latencies = sorted(one for each in measured for one in each.latencies)
     firsts = sorted(one for each in measured for one in each.firsts)
     return {
         "rate": round(statistics.median(each.calls / each.seconds for each in measured), 1),
         "cpu": round(statistics.median(each.cpu for each in measured), 4),
         "all": round(statistics.median(each.all_cpu for each in measured), 4),
+        "rounds": [
+            {"cpu": 1 / each.cpu, "all": 1 / each.all_cpu, "rate": each.calls / each.seconds} for each in measured
+        ],
         "p50": round(latencies[len(latencies) // 2], 2),
         "p99": round(latencies[len(latencies) * 99 // 100], 2),
         "first": round(firsts[len(firsts) // 2], 2),
     }
+
+
+def _share(cell: dict[str, Any], beside: dict[str, Any], by: str) -> float:
+    """The median of the rounds' shares."""
+    return statistics.median(one[by] / other[by] for one, other in zip(cell["rounds"], beside["rounds"], strict=True))
 
 
 def main() -> None:
@@ -500,7 +510,8 @@ def tables(results: dict[str, Any]) -> str:
     lines = []
     for kind in ("plain", "stream"):
         lines += [f"**{'Streams of 100 events' if kind == 'stream' else 'Plain calls'}**", ""]
-        lines += ["| row | at once | calls/s | CPU ms a call | share | all | p50 ms | p99 ms | first byte ms | added |"]
+        columns = ["row", "at once", "calls/s", "CPU ms a call", "share: CPU, calls/s", "all", "p50 ms", "p99 ms"]
+        lines += [f"| {' | '.join((*columns, 'first byte ms', 'added'))} |"]
         lines += ["|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
         for key, cell in cells.items():
             row, of, level = key.split()
@@ -508,7 +519,8 @@ def tables(results: dict[str, Any]) -> str:
                 continue
             beside = cells.get(f"{ROWS[row].beside} {kind} {level}")
             by = "all" if row.startswith("workers") else "cpu"  # the first process of several serves nothing
-            share = f"{beside[by] / cell[by]:.0%} of {ROWS[row].beside}" if beside else ""
+            share = f"{_share(cell, beside, by):.0%}, {_share(cell, beside, 'rate'):.0%}" if beside else ""
+            share += f" of {ROWS[row].beside}" if beside else ""
             extra = f"{cell['all']:.3f}" if cell["all"] > cell["cpu"] * 1.01 else ""
             numbers = [f"{cell['rate']:.0f}", f"{cell['cpu']:.3f}", share, extra]
             numbers += [f"{cell[name]:.2f}" for name in ("p50", "p99", "first")]
