@@ -23,7 +23,7 @@ from ..values.errors import Aborted, BadRequest, FormatError, InterlinguaError, 
 from ..values.messages import AssistantMessage, Usage
 from .exchange import Exchange, Gate
 from .incoming import aside, json_object, read_body
-from .replying import LEFT, HttpChannel, Reply, in_time
+from .replying import LEFT, ClientReply, HttpChannel, in_time
 from .rewriting import renaming
 from .routing import NO_CONVERSATION, Place, Router
 from .settings import ClientLimits
@@ -103,7 +103,7 @@ class Passthrough:
                 upstream = await self._transport.send("POST", url, endpoint.headers, body)
                 try:
                     kind = upstream.headers.get("Content-Type", JSON)
-                    headers = {**Reply(channel, exchange).headers(), "Content-Type": kind}
+                    headers = {**ClientReply(channel, exchange).headers(), "Content-Type": kind}
                     if upstream.status < 400 and essence(kind) != JSON and "Content-Length" not in upstream.headers:
                         await self._pass_stream(
                             upstream, headers, exchange, channel, clock, place.timeouts, limits, counter
