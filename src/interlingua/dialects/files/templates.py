@@ -100,13 +100,15 @@ def keep(
     here.
     """
     lines = lines or isinstance(body, Lines)
+    is_deferred = lines or is_unshared.get()  # many programs read files and never return them
+    body = [*body] if lines else body
     if request is not None:
-        made = [_with_placeholders(body, {id(request[0]): [REQUEST, request[1]]}, {})]
-    elif lines or is_unshared.get():  # many programs read files and never return them
-        body, noted = [*body] if lines else body, [*_changeable(conversation.entries)]
-        made = DeferredList([body], partial(_template, body, conversation, noted))
+        template = partial(_request_template, body, *request)
+    elif is_deferred:
+        template = partial(_template, body, conversation, [*_changeable(conversation.entries)])
     else:
-        made = [_with_placeholders(body, *_places(conversation))]
+        template = partial(_template, body, conversation, None)
+    made = DeferredList([body], template) if is_deferred else template()
     kept: dict[str, Any] = {FILE: made, COUNT: len(conversation.entries)}
     if lines:
         kept[LINE] = True
@@ -593,8 +595,12 @@ def _place(code: int) -> list[Any]:
     return [name] if not entry else [entry - 1, block - 1, name] if block else [entry - 1, name]
 
 
-def _template(body: Any, conversation: Conversation, noted: list[Any]) -> list[Any]:
-    return [_with_placeholders(body, *_places(conversation, iter(noted)))]
+def _template(body: Any, conversation: Conversation, noted: list[Any] | None) -> list[Any]:
+    return [_with_placeholders(body, *_places(conversation, None if noted is None else iter(noted)))]
+
+
+def _request_template(body: Any, request: Any, wire: str) -> list[Any]:
+    return [_with_placeholders(body, {id(request): [REQUEST, wire]}, {})]
 
 
 def _places(conversation: Conversation, noted: Iterator[Any] | None = None) -> tuple[_Places, _Places]:

@@ -42,7 +42,7 @@ def decode_messages(wire: list[Any], api: str, compat: Compat, mint: Any = None)
 
 
 def _decode_message(wire: Any, pairing: ResultPairing, api: str, compat: Compat) -> Message:
-    role = an_object(wire, API).get("role")
+    role = (wire if type(wire) is dict else an_object(wire, API)).get("role")
     if role == "user":
         user = replace(USER, extra={}, content=_decode_content(wire.get("content")))
         if len(wire) == 2 and "content" in wire:
@@ -131,15 +131,16 @@ def _decode_result(wire: dict[str, Any], pairing: ResultPairing) -> ToolResultMe
     content = wire.get("content")
     blocks = (TextBlock(text=content),) if isinstance(content, str) else _decode_content(content)
     given = wire.get("tool_call_id")
+    is_bare = len(wire) == 3 and isinstance(content, str) and given is not None  # with its role, these are all
     call_id, name = pairing.answered(given)
     result = replace(
         _RESULT,
         tool_call_id=pairing.mint() if call_id is None else call_id,
         tool_name=name if name is not None else optional(wire.get("name")),
         content=blocks,
-        cache=decode_cache(wire),
+        cache=None if is_bare else decode_cache(wire),
     )
-    if len(wire) == 3 and isinstance(content, str) and call_id is not None and call_id == given:
+    if is_bare and call_id is not None and call_id == given:
         return result
     marks: dict[str, Any] = {} if call_id == given else {GENERATED: True}
     emitted = _encode_result_message(result, {}, QUIET)

@@ -404,15 +404,14 @@ def decode_request(body: Any, given: Given) -> Request:
 
 def _is_usual(wire: dict[str, Any]) -> bool:
     """Whether a request has only plain fields beside its messages, so that it has no residual."""
-    if not wire.get("model") or "messages" not in wire or not wire.keys() <= _USUAL.keys():
-        return False
-    if "max_tokens" in wire and "max_completion_tokens" in wire:
+    for key, value in wire.items():
+        if type(value) not in _USUAL.get(key, ()):
+            return False
+    if not wire.get("model") or "messages" not in wire or ("max_tokens" in wire and "max_completion_tokens" in wire):
         return False
     # The encoder asks each stream for its usage: a request that does not has a hint.
     asks_usage = "stream_options" in wire and same(wire["stream_options"], _WITH_USAGE)
-    if asks_usage is not (wire.get("stream") is True) or asks_usage is not ("stream_options" in wire):
-        return False
-    return all(type(wire[key]) in _USUAL[key] for key in wire)
+    return asks_usage is (wire.get("stream") is True) and asks_usage is ("stream_options" in wire)
 
 
 _USUAL: dict[str, tuple[type, ...]] = {
