@@ -93,8 +93,8 @@ def decode_request(body: Any, given: Given) -> Request:
         if config is None:
             return Request(model=model, context=context, options=Options(stream=given.stream))
         if config and is_usual(config, _USUAL_CONFIG):
-            length, heat, top_p = map(config.get, _USUAL_CONFIG)
-            options = Options(max_tokens=length, temperature=heat, top_p=top_p, stream=given.stream)
+            length, temperature, top_p = map(config.get, _USUAL_CONFIG)
+            options = Options(max_tokens=length, temperature=temperature, top_p=top_p, stream=given.stream)
             return Request(model=model, context=context, options=options)
     request = Request(model=model, context=context, options=_decode_options(wire, given))
     if wrapped:
@@ -128,6 +128,7 @@ def _shapes(wire: dict[str, Any]) -> dict[str, Any]:
 def _decode_model(wire: dict[str, Any], given: Given, marks: dict[str, Any]) -> ModelDescriptor:
     """Some bodies have the model as a resource name: `models/…`."""
     named = wire.get("model")
+    # Resource names have a collection: `models/gemini-2.5-pro` (ai.google.dev/api/models).
     prefix = "models/" if isinstance(named, str) and named.startswith("models/") else ""
     model = given.model_of(named.removeprefix(prefix) if isinstance(named, str) else None)
     if named == prefix + model.id:
@@ -191,6 +192,8 @@ def _decode_group(wire: Any) -> list[ToolSpec]:
     """One entry of `tools`: functions, and built-in tools."""
     specs: list[ToolSpec] = []
     for key, value in an_object(wire, API).items():
+        # …/api/caching, Tool: an object with one or more of its tools: `functionDeclarations`, `googleSearch`,
+        # `codeExecution` …
         if key in _FUNCTIONS and _are_functions(value) and (key == "functionDeclarations" or _FUNCTIONS[0] not in wire):
             functions = each(value, key, API, _decode_function)
             if key != _FUNCTIONS[0]:
@@ -215,6 +218,8 @@ def _are_functions(value: Any) -> bool:
 def _decode_function(wire: dict[str, Any]) -> ToolSpec:
     snakes: list[str] = []
     given = camel(wire, DECLARATION_NAMES, snakes)
+    # …, FunctionDeclaration: `parameters` takes the subset Schema, `parametersJsonSchema` JSON Schema; they exclude
+    # each other.
     field = "parametersJsonSchema" if given.get("parametersJsonSchema") is not None else "parameters"
     schema, hints = _decode_schema(given.get(field), field, "parametersJsonSchema")
     tool = ToolSpec(
@@ -282,6 +287,7 @@ def _integral(value: Any) -> Any:
 def _decode_reasoning(wire: Any) -> Reasoning | None:
     if not isinstance(wire, dict):
         return None
+    # ai.google.dev/gemini-api/docs/thinking: levels from Gemini 3 on, budgets before; both in one request are refused.
     level, budget = optional(wire.get("thinkingLevel")), whole(wire.get("thinkingBudget"))
     shown = wire.get("includeThoughts") is True
     reasoning = Reasoning(
@@ -309,6 +315,8 @@ def _decode_choice(wire: Any) -> ToolChoice | None:
 def _decode_output(config: dict[str, Any]) -> OutputSchema | None:
     field = "responseJsonSchema" if config.get("responseJsonSchema") is not None else "responseSchema"
     schema, hints = _decode_schema(config.get(field), field, "responseJsonSchema")
+    # …/api/generate-content, GenerationConfig: `application/json` without a schema is JSON mode; a schema requires that
+    # type.
     if config.get("responseMimeType", JSON if schema is not None else None) != JSON:
         return None
     return OutputSchema(schema=schema, extra={API: hints} if hints else {})
@@ -467,6 +475,7 @@ def _report_reasoning(reasoning: Reasoning, report: Reporter) -> None:
 
 def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
     """Relative to the version of the API; on Vertex AI, to the location of the project."""
+    # Without `alt=sse` a stream is one JSON array (ai.google.dev/api/generate-content, streamGenerateContent).
     verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
     if (own := own_path(quirks, model)) is not None:
         return f"{own}:{verb}"
@@ -474,6 +483,7 @@ def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
         return f"/v1internal:{verb}"
     if model.startswith(("models/", "tunedModels/", "publishers/", "projects/", "endpoints/")):
         name = model
+    # Vertex AI: models of other publishers have theirs in the name (`meta/llama-4`).
     elif quirks and quirks.get("publisher"):
         publisher, slash, rest = model.partition("/")
         name = f"publishers/{publisher}/models/{rest}" if slash else f"publishers/{quirks['publisher']}/models/{model}"

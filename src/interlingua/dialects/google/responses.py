@@ -99,6 +99,7 @@ def _decode_stop(
     wire: dict[str, Any], first: dict[str, Any] | None, content: tuple[Block, ...]
 ) -> tuple[str | None, StopReason]:
     """The wire's stop reason and ours. A blocked prompt has no candidate, only `promptFeedback.blockReason`."""
+    # …/api/generate-content, PromptFeedback: an answer to a blocked prompt has no candidates.
     if first is None:
         blocked = block_reason(wire)
         return blocked, "error" if blocked is not None else settle(None, content)
@@ -212,6 +213,7 @@ def encode_answer(message: AssistantMessage, parts: list[Any]) -> dict[str, Any]
 
 def _encode_candidate(message: AssistantMessage) -> dict[str, Any]:
     """A candidate without its parts."""
+    # A candidate without parts still has its content's role.
     wire: dict[str, Any] = {"content": {"role": "model"}}
     if message.stop_reason is not None:
         wire["finishReason"] = wire_stop_reason(message)
