@@ -58,6 +58,7 @@ def decode_block(wire: Any) -> Block:
             block = TextBlock(text=given["text"])
         case "thinking" if isinstance(given.get("thinking"), str):
             block = ThinkingBlock(thinking=given["thinking"])
+        # docs.cohere.com/reference/chat, `messages`: only user messages have pictures, as a web address or a data URL.
         case "image_url" if isinstance(url := fields_of(given.get("image_url")).get("url"), str):
             block = _decode_picture(url, given["image_url"])
     if block is None:
@@ -81,6 +82,7 @@ def decode_call(wire: Any, ids: Ids) -> Block:
         return OpaqueBlock(dialect=API, value={"tool_calls": wire})
     if not isinstance(text, str):
         return OpaqueBlock(dialect=API, value={"tool_calls": wire})
+    # The id is required by the reference; proxies leave it out.
     id, generated = ids.take(given.get("id"))
     arguments, spelled, broken = parse_arguments(text)
     call = ToolCall(
@@ -97,6 +99,8 @@ def decode_call(wire: Any, ids: Ids) -> Block:
 def decode_parts(wire: Mapping[str, Any], ids: Ids) -> tuple[Block, ...]:
     """The blocks of a message: its plan, its content with citations, its calls."""
     plan, content, calls = wire.get("tool_plan"), wire.get("content"), wire.get("tool_calls")
+    # …, `tool_plan`: what the model means to do with the tools, before its calls; it belongs to the message, not to
+    # `content`.
     blocks: list[Block] = [_planned(plan)] if isinstance(plan, str) and plan else []
     first = len(blocks)
     if isinstance(content, str):
@@ -136,6 +140,7 @@ def _cited_place(blocks: list[Block], wire: Any, first: int) -> int | None:
     if not isinstance(wire, dict) or wire.get("type", "TEXT_CONTENT") != "TEXT_CONTENT":
         return None
     index = whole(wire.get("content_index"))
+    # `content_index` counts the items of `content`; older models send none, and have one item.
     if index is not None and 0 <= index < len(blocks) - first and isinstance(blocks[index + first], TextBlock):
         return index + first
     return next((at for at, block in enumerate(blocks) if isinstance(block, TextBlock)), None)
@@ -143,6 +148,7 @@ def _cited_place(blocks: list[Block], wire: Any, first: int) -> int | None:
 
 def _decode_citation(wire: dict[str, Any], index: int, block: TextBlock) -> Citation:
     sources = wire.get("sources")
+    # …, `citations`: a source is a document of the request or the output of a tool.
     source = fields_of(fields_of(sources[0] if isinstance(sources, list) and sources else None).get("document"))
     citation = Citation(
         title=optional(source.get("title")),
@@ -252,6 +258,7 @@ class Parts:
         wire: dict[str, Any] = {}
         if self.plan is not None:
             wire["tool_plan"] = self.plan
+        # …: an assistant message needs content, or calls.
         if self.content or not (self.calls or self.plan):
             wire["content"] = self.content
         if self.calls:
