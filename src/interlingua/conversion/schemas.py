@@ -9,6 +9,7 @@ _ONE = frozenset({"items", "additionalProperties", "not", "if", "then", "else", 
 _MANY = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 
+# ai.google.dev/api/caching, Schema: the keywords of the OpenAPI subset; others are refused with "Unknown name".
 GEMINI = frozenset(
     {
         "type", "format", "title", "description", "enum", "items", "prefixItems", "properties", "required", "anyOf",
@@ -121,6 +122,7 @@ class _Fitting:
 
     def _pruned(self, node: dict[str, Any], path: str) -> dict[str, Any]:
         """Limits `required` to existing `properties`."""
+        # Gemini: "property is not defined" for a required name that `properties` lacks.
         required, properties = node.get("required"), node.get("properties")
         if not isinstance(required, list):
             return node
