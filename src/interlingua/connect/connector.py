@@ -208,6 +208,7 @@ class HttpConnector:
             secrets.append(key)
         if target.http.unpack_key is not None and key is not None:
             key, body = target.http.unpack_key(key, body)
+        # Before the headers: AWS signs the very bytes that are sent.
         data = write(body)
         given = {
             **self.row.headers,
