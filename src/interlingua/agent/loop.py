@@ -445,6 +445,7 @@ class Loop:
     # --- events -----------------------------------------------------------------------------------------------------
 
     async def _end_turn(self, message: AssistantMessage, results: tuple[ToolResultMessage, ...]) -> None:
+        # On disk before listeners get the turn's end: what they act on must survive a crash.
         self._history.sync()
         await self._emit(TurnEnd(message, results))
 

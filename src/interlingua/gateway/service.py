@@ -147,6 +147,7 @@ class Service:
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
+        # First the gateway, so that nothing new comes; then what its last exchanges are written to.
         await self.gateway.stop()
         if self.recorder is not None:
             await self.recorder.close()
