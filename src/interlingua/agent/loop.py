@@ -151,6 +151,7 @@ class EventEmitter:
         self._results: list[ToolResultMessage] = []
 
     async def __call__(self, event: AgentEvent) -> None:
+        # Tools run side by side: without the lock, their events would reach a slow listener in another order.
         async with self._order:
             self._follow(event)
             for listener in [*self._listeners]:

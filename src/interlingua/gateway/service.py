@@ -133,6 +133,7 @@ class Service:
                     "[log] telemetry has no effect: this process has no OpenTelemetry provider;"
                     " start it with opentelemetry-instrument"
                 )
+        # Before the first request: what killed gateways had charged counts against budgets.
         self.ledger.recover()
         await self.gateway.start()
         self._watchers.append(asyncio.ensure_future(self._recover()))
