@@ -268,7 +268,8 @@ def end_with_user(work: Work) -> None:
 
 def _is_paused(turn: Turn) -> bool:
     """Whether the provider executes its own tool and expects the turn back unchanged."""
-    # platform.claude.com/docs/en/api/handling-stop-reasons: send the answer back as it is, and the turn goes on.
+    # platform.claude.com/docs/en/build-with-claude/handling-stop-reasons: send the answer back as it is, and the turn
+    # goes on.
     paused = turn.message.stop_detail == "pause_turn"
     return paused or (bool(turn.blocks) and isinstance(turn.blocks[-1], ServerToolCall | ServerToolResult))
 

@@ -99,7 +99,7 @@ def _decode_thinking(wire: dict[str, Any]) -> ThinkingBlock:
     return ThinkingBlock(thinking=string(wire["thinking"]), thinking_signature=optional(wire.get("signature")))
 
 
-# …/extended-thinking, Thinking redaction: `data` is encrypted; it is sent back unchanged to continue the turn.
+# …/build-with-claude/thinking: `data` is encrypted; it is sent back unchanged to continue the turn.
 def decode_redacted(wire: dict[str, Any]) -> ThinkingBlock:
     return ThinkingBlock(thinking="", thinking_signature=string(wire["data"]), redacted=True)
 
@@ -123,8 +123,7 @@ def _decode_source(source: dict[str, Any]) -> dict[str, Any]:
     match source["type"]:
         case "base64":
             return {"data": string(source["data"]), "mime_type": media_type(source.get("media_type"))}
-        # …/build-with-claude/pdf-support and …/citations: `text` is a plain text document, with the text itself in
-        # `data`.
+        # …/build-with-claude/citations: `text` is a plain text document, with the text itself in `data`.
         case "text":
             return {"text": string(source["data"]), "mime_type": media_type(source.get("media_type"))}
         case "url":

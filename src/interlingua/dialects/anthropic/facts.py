@@ -18,8 +18,8 @@ from ..provider_errors import (
 from ..residual import json_or_text, optional
 
 API = "anthropic-messages"
-# docs.claude.com/en/api/handling-stop-reasons. `pause_turn` pauses a long turn of server tools: the client sends the
-# answer back to continue it.
+# platform.claude.com/docs/en/build-with-claude/handling-stop-reasons. `pause_turn` pauses a long turn of server tools:
+# the client sends the answer back to continue it.
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -65,8 +65,8 @@ FIELD_SUPPORT: SupportTable = {
     **dropped("Citation.start Citation.end TextBlock.text_signature"),
     **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **some("ThinkingBlock.thinking", "redacted thinking has only its sealed payload"),
-    # The signature proves that the text is the model's; a block sent back without a valid one is refused
-    # (…/build-with-claude/extended-thinking, Preserving thinking blocks).
+    # The signature proves that the text is the model's: a block is sent back with it, and unchanged
+    # (…/build-with-claude/thinking).
     **kept("ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
     **some(
         "ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id DocumentBlock.data DocumentBlock.text"
@@ -95,7 +95,7 @@ FIELD_SUPPORT: SupportTable = {
     **kept(
         "ToolResultMessage.tool_call_id ToolResultMessage.content ToolResultMessage.is_error ToolResultMessage.cache"
     ),
-    # `tool_result` has only `tool_use_id`.
+    # …/api/messages: `tool_result` refers to its call by `tool_use_id`, and has no name.
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
     # …/api/messages: `system` is a field of the request beside `messages`.
     **dropped("SystemMessage.developer Context.system_role", "one role for system messages"),
@@ -141,7 +141,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     )
 
 
-# `overloaded_error` has the status 529, which no RFC defines; other providers' 503 means the same.
+# `overloaded_error` has the status 529, which no RFC defines (…/api/errors); other providers' 503 means the same.
 ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",

@@ -96,7 +96,7 @@ def _decode_tool(wire: Any) -> ToolSpec:
     an_object(wire, API)
     name, kind = wire.get("name"), wire.get("type", "custom")
     # platform.claude.com/docs/en/api/messages, `tools`: a tool of the client is `custom`, or has no `type`; every other
-    # type is a tool that Anthropic defines, versioned by date (`web_search_20250305`).
+    # type is a tool that Anthropic defines, most with a date as version (`web_search_20250305`).
     if kind != "custom" or not isinstance(name, str):
         return ToolSpec(name=name if isinstance(name, str) else str(kind), dialect=API, value=wire)
     if len(wire) == 3 and type(wire.get("description")) is str and type(wire.get("input_schema")) is dict:
@@ -255,7 +255,7 @@ def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Report
             report.at("$.options.reasoning.budget", "budget", "thinking is off", "record")
     elif reasoning.budget is not None:
         body["thinking"] = {"type": "enabled", "budget_tokens": reasoning.budget}
-    # `adaptive` is the only mode that takes no budget.
+    # Of the two modes that think, only `adaptive` takes no budget.
     elif reasoning.enabled or reasoning.effort is not None:
         body["thinking"] = {"type": "adaptive"}
     else:

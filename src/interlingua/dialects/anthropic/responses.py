@@ -49,8 +49,7 @@ from .facts import API, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS, decod
 def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
     """A whole answer."""
     wire = an_object(body, API)
-    # An error of the API has `type: "error"` (platform.claude.com/docs/en/api/errors, Error shapes); proxies leave it
-    # out.
+    # An error of the API has `type: "error"` (platform.claude.com/docs/en/api/errors); proxies leave it out.
     if wire.get("type") == "error" or ("error" in wire and "content" not in wire):
         raise decode_error(0, wire)
     return decode_answer(wire, decode_content(wire.get("content")), base)
@@ -205,7 +204,8 @@ class StreamDecoder(Decoder):
 
     def _read(self, value: Any, frame: Frame) -> None:
         kind = value.get("type")
-        # The documentation asks clients to ignore event types that they don't know: new ones are added without notice.
+        # platform.claude.com/docs/en/build-with-claude/streaming: clients accept event types that they don't know, as
+        # new ones may be added.
         if kind == "content_block_delta":
             self._delta(value["index"], value["delta"])
         elif kind is None:

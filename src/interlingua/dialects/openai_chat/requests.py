@@ -580,7 +580,8 @@ def _encode_host(body: dict[str, Any], compat: Compat) -> None:
         # openrouter.ai/docs/features/provider-routing.
         body["provider"] = compat.open_router_routing
     if compat.vercel_gateway_routing:
-        # vercel.com/docs/ai-gateway/models-and-providers/provider-options: `order` and `only`, under `gateway`.
+        # vercel.com/docs/ai-gateway/models-and-providers/provider-filtering-and-ordering: `order` and `only`, under
+        # `gateway`.
         body["providerOptions"] = {"gateway": compat.vercel_gateway_routing}
 
 
