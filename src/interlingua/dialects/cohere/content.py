@@ -56,6 +56,7 @@ def decode_block(wire: Any) -> Block:
     match given.get("type"):
         case "text" if isinstance(given.get("text"), str):
             block = TextBlock(text=given["text"])
+        # docs.cohere.com/docs/reasoning: thinking is an item of the content of an answer, before its text.
         case "thinking" if isinstance(given.get("thinking"), str):
             block = ThinkingBlock(thinking=given["thinking"])
         # docs.cohere.com/reference/chat, `messages`: only user messages have pictures, as a web address or a data URL.
@@ -77,6 +78,7 @@ def decode_call(wire: Any, ids: Ids) -> Block:
     """Decodes an item of `tool_calls`."""
     given = fields_of(wire)
     function = fields_of(given.get("function"))
+    # docs.cohere.com/reference/chat, `tool_calls`: `arguments` is JSON text.
     text = function.get("arguments", "")
     if given.get("type", "function") != "function" or not isinstance(function.get("name"), str):
         return OpaqueBlock(dialect=API, value={"tool_calls": wire})
@@ -167,6 +169,7 @@ def encode_citation(citation: Citation, index: int, text: str) -> dict[str, Any]
     if citation.end is not None:
         wire["end"] = citation.end
     if citation.start is not None and citation.end is not None:
+        # Python would count negative offsets from the end.
         wire["text"] = text[max(citation.start, 0) : max(citation.end, 0)]
     named = {"title": citation.title, "url": citation.url, "text": citation.cited_text}
     document = {key: value for key, value in named.items() if value is not None}
@@ -241,6 +244,7 @@ class Parts:
             self.calls.append(encode_call(block, report))
         elif isinstance(block, OpaqueBlock) and block.dialect == API and _is_item(block.value, "tool_calls"):
             self.calls.append(block.value["tool_calls"])
+        # There is one `tool_plan`, and it is read as the first block.
         elif at == 0 and isinstance(block, ThinkingBlock) and is_plan(block) and not block.redacted:
             self.plan = block.thinking
         else:
@@ -353,6 +357,7 @@ def _decode_result(wire: dict[str, Any], turn: OpenCalls) -> ToolResultMessage:
     id, generated = turn.answered(wire.get("tool_call_id"))
     result = ToolResultMessage(
         tool_call_id=id,
+        # A result has only the id of its call.
         tool_name=turn.names.get(id),
         content=decode_content(wire.get("content")),
         is_error=False,

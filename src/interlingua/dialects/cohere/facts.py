@@ -100,6 +100,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("Options.reasoning Reasoning.effort Reasoning.enabled Reasoning.budget", "a switch, with or without budget"),
     **dropped("Reasoning.summary"),
     **some("Options.tool_choice ToolChoice.mode ToolChoice.names", "tools are required, forbidden, or not mentioned"),
+    # …/reference/chat has no field for these; `priority` orders requests, and is no tier.
     **dropped("Options.parallel_tools Options.cache_retention Options.session_id Options.service_tier"),
     **dropped("Options.metadata"),
     **dropped(

@@ -176,6 +176,7 @@ def _encode_choice(body: dict[str, Any], choice: ToolChoice, report: Reporter) -
     else:
         body["tool_choice"] = "REQUIRED" if choice.mode == "required" else "NONE"
     if choice.names:
+        # docs.cohere.com/reference/chat, `tool_choice`: no value names a tool.
         report.at("$.options.toolChoice.names", "tool_choice", "the choice is any tool or none", "weakened")
 
 

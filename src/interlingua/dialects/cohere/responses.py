@@ -230,6 +230,7 @@ class StreamDecoder(Decoder):
 
     def _cite(self, event: dict[str, Any]) -> None:
         given = event["delta"]["message"]["citations"]
+        # docs.cohere.com/docs/streaming, `citation-start`: one citation, not a list, under the name of the list.
         self._citations += given if isinstance(given, list) else [given]
 
     def _open_call(self, event: dict[str, Any]) -> None:
@@ -282,6 +283,7 @@ class StreamDecoder(Decoder):
         if not isinstance(opened, ToolCall):
             return decode_call(item, self._ids)
         text = self._record.text(key)
+        # No delta for a tool without arguments; a whole answer has "{}".
         if text or "arguments" not in item["function"]:
             item["function"]["arguments"] = text or NO_ARGUMENTS
         return decode_call(item, Ids(lambda number: opened.id))  # the id generated at its start

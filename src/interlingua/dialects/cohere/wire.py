@@ -15,6 +15,7 @@ API = cohere.API
 
 
 def _models(names: Sequence[str]) -> dict[str, Any]:
+    # docs.cohere.com/reference/list-models: models have a `name`, no `id`, and the endpoints that they serve.
     return {"models": [{"name": name, "endpoints": ["chat"]} for name in names]}
 
 

@@ -107,6 +107,7 @@ def _media_class(mime: str | None) -> type[ImageBlock] | type[AudioBlock] | type
 def decode_call(part: dict[str, Any], ids: Ids) -> ToolCall:
     call = part["functionCall"]
     name, given = string(call["name"]), call.get("args", {})
+    # protobuf.dev/programming-guides/json: null is accepted for any field, and is its default value.
     if given is None:
         given = {}
     # …/api/caching, FunctionCall: `id` is optional; models before Gemini 3 send none, and pair calls by order and name.
@@ -306,6 +307,7 @@ def _encode_server_result(block: ServerToolResult, report: Reporter) -> dict[str
         wire = {"codeExecutionResult": {**id, **content}}
         failed = content.get("outcome") in FAILED_OUTCOMES
     else:
+        # …, ToolResponse: no flag for a failure, as `outcome` is of executed code.
         response = {"response": content} if content is not None else {}
         wire = {"toolResponse": {**id, "toolType": block.tool_name, **response}}
     if block.is_error != failed:
@@ -362,10 +364,12 @@ def _groundings(candidate: Mapping[str, Any], texts: dict[int, str]) -> list[tup
     found = []
     for support in metadata.get("groundingSupports") or ():
         segment = support["segment"]
+        # An index of 0 is absent: ProtoJSON omits default values.
         place = _placed(segment.get("startIndex", 0), segment["endIndex"], segment["text"], texts)
         if place is None:
             continue
         at, start, end = place
+        # …, GroundingSupport: indices into `groundingChunks`, several for one segment.
         for index in support.get("groundingChunkIndices") or ():
             source = sources[index]
             citation = Citation(
@@ -387,6 +391,7 @@ def _placed(start: int, end: int, quoted: str, texts: dict[int, str]) -> tuple[i
         if raw[start:end].decode("utf-8", "replace") == quoted:
             begin = len(raw[:start].decode("utf-8", "replace"))
             return at, begin, begin + len(quoted)
+    # The offsets are of a part of Google's, which may be divided otherwise here: a text that occurs once is safe.
     holders = [at for at, text in texts.items() if quoted and text.count(quoted) == 1]
     if len(holders) != 1:
         return None
@@ -397,6 +402,7 @@ def _placed(start: int, end: int, quoted: str, texts: dict[int, str]) -> tuple[i
 def _citations(candidate: Mapping[str, Any], texts: dict[int, str]) -> list[tuple[int, Citation]]:
     """CitationSource: offsets in bytes, for an answer with one text block."""
     metadata = candidate.get("citationMetadata") or {}
+    # …/api/generate-content, CitationSource: offsets in the whole answer, without the part that they are in.
     if len(texts) != 1:
         return []
     [(at, text)] = texts.items()

@@ -91,6 +91,7 @@ UNEVEN: tuple[str, ...] = ()
 FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text"),
     **some("TextBlock.text_signature", "not in tool results"),
+    # …, Candidate: sources are metadata beside the content of an answer; contents of a request have none.
     **dropped("TextBlock.citations Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
     **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     # ai.google.dev/gemini-api/docs/caching: a cache is implicit, or an object of its own that `cachedContent` names.
@@ -108,6 +109,7 @@ FIELD_SUPPORT: SupportTable = {
         "DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id",
         "see `_encode_media`",
     ),
+    # ai.google.dev/api/caching, Blob and FileData: a MIME type, and data or an address.
     **dropped("DocumentBlock.title DocumentBlock.context DocumentBlock.citations"),
     **some("ToolCall.id", "an empty id is none"),
     **kept("ToolCall.name ToolCall.arguments ToolCall.thought_signature"),
@@ -131,6 +133,7 @@ FIELD_SUPPORT: SupportTable = {
     **bookkeeping(API),
     **dropped("Context.system_role", "the system prompt has no role"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
+    # …, FunctionDeclaration: no flag; the mode `VALIDATED` holds for all functions.
     **dropped("ToolSpec.strict"),
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
     **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.seed"),
@@ -144,6 +147,7 @@ FIELD_SUPPORT: SupportTable = {
     **kept("Options.stream"),  # in the path, like the model
     # No field forbids calls in parallel.
     **dropped("Options.parallel_tools Options.cache_retention Options.metadata"),
+    # …/api/generate-content, GenerationConfig: `responseJsonSchema` is the schema itself.
     **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
     **dropped("OutputSchema.extra", "the schema has no object of its own in this wire"),
 }
@@ -340,6 +344,7 @@ STATUSES = {
     504: "DEADLINE_EXCEEDED",
     529: "UNAVAILABLE",
 }
+# Of two statuses with one name, the one that google.rpc.Code states stands.
 CODES = {name: status for status, name in reversed(STATUSES.items())}
 
 

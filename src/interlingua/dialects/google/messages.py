@@ -109,6 +109,7 @@ def _decode_content(wire: Any, turns: _Turns) -> list[Message]:
     role = an_object(wire, API).get("role")
     if role == "model":
         message = replace(ANSWER, extra={}, content=_decode_parts(wire, turns.ids), api=turns.api)
+        # Responses answer the last turn of the model: calls before it are closed.
         turns.called(message.tool_calls)
         group: list[Message] = [_shelled(message, wire, "model")]
     elif role == "user" and (texts := _texts_of(wire)) is not None:
@@ -354,6 +355,7 @@ def _encode_result(fields: dict[str, Any], result: ToolResultMessage, report: Re
         else:
             report.lost(type(block).__name__, "a result has text and media")
     report.block = None
+    # `response` and `parts` are fields of their own, without an order between them.
     if moved:
         report.lost("content", "the text of a result stands before its media", "weakened", field="content")
     if len(texts) > 1:

@@ -75,6 +75,7 @@ from .messages import decode_messages, encode_messages
 def decode_request(body: Any, given: Given) -> Request:
     """A generateContent request. `model` and `stream` are in the path; `mint` generates ids for calls without one."""
     outer, quirks = an_object(body, API), given.quirks
+    # As Gemini CLI sends it (github.com/google-gemini/gemini-cli, packages/core/src/code_assist/converter.ts).
     wrapped = has_envelope(quirks) and isinstance(outer.get("request"), dict)
     snakes: list[str] = []
     wire = camel(outer["request"] if wrapped else outer, REQUEST_NAMES, snakes)
@@ -238,6 +239,7 @@ def _decode_schema(schema: Any, field: str, usual: str) -> tuple[Any, dict[str, 
     hints: dict[str, Any] = {} if field == usual else {FIELD: field}
     if field != usual:
         lower = _with_type_case(schema, str.lower)
+        # …, Schema, Type: `STRING`, `OBJECT` and so on; JSON Schema has them in lower case.
         if lower != schema and _with_type_case(lower, str.upper) == schema:
             return lower, {**hints, UPPER: True}
     return schema, hints
@@ -307,6 +309,7 @@ def _decode_choice(wire: Any) -> ToolChoice | None:
     mode = MODES.get(str(config.get("mode")).upper())
     if mode is None:
         return None
+    # …/api/caching, FunctionCallingConfig: `allowedFunctionNames` is for `ANY` and `VALIDATED`.
     names = strings(config.get("allowedFunctionNames")) if mode != "none" else None
     choice = ToolChoice(mode=mode, names=names or ())
     return keeping(choice, config, _encode_choice(choice, QUIET))
@@ -449,6 +452,7 @@ def _encode_reasoning(reasoning: Reasoning, report: Reporter) -> dict[str, Any]:
     else:
         if budget is not None:
             wire["thinkingBudget"] = budget
+        # -1: the model decides how much, which is all that `enabled` says.
         elif reasoning.enabled and effort is None:
             wire["thinkingBudget"] = -1
         if (wire and budget != 0) or effort is not None or reasoning.summary is not None:

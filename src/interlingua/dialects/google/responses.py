@@ -116,6 +116,7 @@ def _stop_name(stop: Any) -> str | None:
     number = whole(stop)
     if number is None:
         return optional(stop)
+    # Google's generated client libraries ask for `$alt=json;enum-encoding=int`: enums are then numbers.
     return STOP_NUMBERS[number] if 0 <= number < len(STOP_NUMBERS) else str(number)
 
 
@@ -123,6 +124,7 @@ def _stop_text(wire: dict[str, Any], first: dict[str, Any] | None, stop: str | N
     if first is not None:
         given = first.get("finishMessage")
     else:
+        # Of Vertex AI only: the Gemini API has no text beside `blockReason`.
         given = fields_of(wire.get("promptFeedback")).get("blockReasonMessage")
     return given if isinstance(given, str) and given else stop or "no reason given"
 
@@ -145,6 +147,7 @@ def _answer_residual(wire: dict[str, Any], first: dict[str, Any] | None, message
     if inner:
         extra_fields[CANDIDATE] = inner
     if len(candidates) > 1:  # type: ignore[arg-type]
+        # `candidateCount` asks for several; a message is one of them.
         extra_fields[OTHERS] = candidates[1:]  # type: ignore[index]
     return extra_fields
 
@@ -157,6 +160,7 @@ def decode_usage(wire: Any) -> Usage | None:
         return None
     cached, thoughts = count(wire, "cachedContentTokenCount"), whole(wire.get("thoughtsTokenCount"))
     usage = Usage.of(
+        # Results of Google's own tools, which the model read as input.
         count(wire, "promptTokenCount") - cached + count(wire, "toolUsePromptTokenCount"),
         count(wire, "candidatesTokenCount") + (thoughts or 0),
         cache_read=cached,

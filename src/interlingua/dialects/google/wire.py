@@ -162,6 +162,7 @@ _LIMITS = TargetLimits(
     # …/gemini-api/docs/file-input-methods: HTTPS addresses, Cloud Storage, and files uploaded before.
     url_schemes=("https", "http", "gs"),
     result_media=False,
+    # Gemini's own pictures come as `inlineData` of its answer, and go back so.
     answer_media=True,
     server_tools="own",
     families=("gemini",),

@@ -132,13 +132,16 @@ _WHOLE = "the wire has one text, one thinking, pictures and calls, in this order
 _NO_BLOCK = "this wire has no such block"
 FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text"),
+    # api/types.go, Message: strings, bare data and calls, so no other fields of ours have a place.
     **dropped("TextBlock.text_signature TextBlock.citations TextBlock.cache"),
     **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end CacheMarker.ttl"),
     **kept("ThinkingBlock.thinking"),
+    # …: `thinking` is a string, sent back as it came.
     **dropped("ThinkingBlock.thinking_signature"),
     **some("ThinkingBlock.redacted", "redacted thinking has no text"),
     **some("ImageBlock.data ImageBlock.url ImageBlock.file_id", "pictures are sent as data only"),
+    # api/types.go, ImageData: bytes, in JSON as base64.
     **some("ImageBlock.mime_type", "pictures are bare data; their type is read from it"),
     **dropped("ImageBlock.detail ImageBlock.cache"),
     **some(
@@ -166,11 +169,13 @@ FIELD_SUPPORT: SupportTable = {
         _WHOLE,
     ),
     **bookkeeping(API),
+    # docs/modelfile.mdx, PARAMETER num_ctx: the window is set by each request, as models are loaded with it.
     **kept("ModelDescriptor.context_window"),
     **some("ToolResultMessage.tool_call_id", "no id is sent where the wire had none"),
     **kept("ToolResultMessage.tool_name"),
     **some("ToolResultMessage.is_error", "only the text shows that it failed"),
     **dropped("ToolResultMessage.cache"),
+    # docs/api.md, `role`: `system`, `user`, `assistant` or `tool`.
     **dropped("SystemMessage.developer Context.system_role", "one role for system messages"),
     **kept("CustomMessage.role CustomMessage.fields"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
@@ -576,7 +581,7 @@ def _is_prompt(wire: Any) -> bool:
     )
 
 
-# The fields of `options` in a request: docs/api.md, Generate a chat completion; docs/modelfile.md, PARAMETER.
+# The fields of `options` in a request: docs/api.md, Generate a chat completion; docs/modelfile.mdx, PARAMETER.
 _OPTIONS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -590,7 +595,7 @@ _OPTIONS = {
 def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     options = fields_of(wire.get("options"))
     given_options = read_options(options, _OPTIONS)
-    # docs/modelfile.md, PARAMETER num_predict: -1 is infinite generation.
+    # docs/modelfile.mdx, PARAMETER num_predict: -1 is infinite generation.
     if (given_options["max_tokens"] or 0) < 0:
         given_options["max_tokens"] = None
     return Options(
@@ -642,7 +647,7 @@ def _encode_system(system: System, report: Reporter) -> str:
 
 
 def _encode_options(body: dict[str, Any], options: Options, window: int | None, report: Reporter) -> None:
-    # docs/modelfile.md, PARAMETER num_ctx: without it the server uses a small window and silently truncates the
+    # docs/modelfile.mdx, PARAMETER num_ctx: without it the server uses a small window and silently truncates the
     # beginning of a longer conversation.
     if window is not None and window < 1:
         report.at("$.model.contextWindow", "context_window", "num_ctx must be positive", "record")
@@ -688,6 +693,7 @@ RESPONSE_SUPPORT: SupportTable = {
     **some("AssistantMessage.stop_detail AssistantMessage.response_model", "sent where the wire has a value for it"),
     **some("AssistantMessage.error_message", "sent where the wire has a value for it"),
     **some("AssistantMessage.timestamp", "a time that the calendar has"),
+    # api/types.go, Metrics: `prompt_eval_count` and `eval_count`.
     **some("Usage.input Usage.cache_read Usage.cache_write Usage.total_tokens", "all input is counted as one"),
     **kept("Usage.output"),
     **some("Usage.cost Usage.reasoning", "the wire does not count it"),

@@ -132,12 +132,14 @@ OLLAMA = Wire(
     codec=codec,
     limits=TargetLimits(
         api=codec.API,
+        # api/types.go, Message: no flag for a failed tool.
         error_flag=False,
         empty_tools=True,  # recorded
         later_system=True,
         images=("data",),  # github.com/ollama/ollama/blob/main/docs/api.md: `images` are base64
         documents=(),
         result_media=False,
+        # …: one string, and the pictures beside it.
         mixed_content=False,
         reasoning=("effort", "switch"),
         opaque=False,

@@ -103,6 +103,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url", MEDIA_RULE),
     **some("DocumentBlock.file_id DocumentBlock.title", MEDIA_RULE),
     **kept("DocumentBlock.cache"),
+    # …/chat/create, `messages`: a file has data or an id, and a name.
     **dropped("DocumentBlock.context DocumentBlock.citations"),
     **some("ToolCall.id", "an empty id is read as none"),
     **kept("ToolCall.name ToolCall.arguments ToolCall.arguments_text ToolCall.parse_error ToolCall.cache"),
@@ -122,6 +123,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolResultMessage.content", "a string is read as one text"),
     **kept("ToolResultMessage.cache"),
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
+    # …/chat/create, tool message: `content` and `tool_call_id`.
     "ToolResultMessage.is_error": Support("dropped", "a tool message has no error flag", False),
     **some("Context.system_role", "`developer` is sent where the host has that role"),
     **kept("CustomMessage.role CustomMessage.fields"),
@@ -137,6 +139,7 @@ FIELD_SUPPORT: SupportTable = {
         "Reasoning.effort Reasoning.budget Reasoning.enabled",
         "a named effort, a budget or a switch, as the host has it",
     ),
+    # Summaries are of the Responses API: a chat request has only `reasoning_effort`.
     **dropped("Reasoning.summary"),
     **kept("ToolChoice.mode"),
     # …, `tool_choice`: `allowed_tools` has a mode and a list of tools; a single function has a form of its own.

@@ -21,6 +21,8 @@ def _without_usage(frames: bytes) -> bytes:
     """Frames without usage, as if `include_usage` was not set: no `usage: null`, no chunk with usage only."""
     if b'"usage"' not in frames:
         return frames
+    # …/api-reference/chat/create, `stream_options`: with `include_usage`, all chunks have `usage`, null but for the
+    # last.
     frames = _USAGE_NULL.sub(b"", frames)
     return _FRAME.sub(_unless_usage_only, frames) if b'"usage"' in frames else frames
 
