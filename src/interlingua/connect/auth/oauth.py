@@ -396,9 +396,11 @@ async def _poll(
         try:
             return await _redeem(client, fields)
         except TransportError:
+            # RFC 8628, 3.5: after a timeout a client polls less often; doubling is its example.
             interval *= 2
         except ProviderError as error:
             if error.code == "slow_down":
+                # RFC 8628, 3.5: five seconds more, for all polls that follow.
                 interval = max(interval + 5, _number(error.body, "interval") or 0)
             elif error.code != "authorization_pending":
                 raise

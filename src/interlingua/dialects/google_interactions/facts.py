@@ -100,9 +100,11 @@ FIELD_SUPPORT: SupportTable = {
         "media are data or a URI",
     ),
     **some("ImageBlock.detail", "a resolution is low, medium, high or ultra_high"),
+    # `AudioContent`, `DocumentContent`: a MIME type, and data or a URI.
     **dropped("AudioBlock.transcript DocumentBlock.title DocumentBlock.context DocumentBlock.citations"),
     **some("ToolCall.id", "an empty id is read as none"),
     **kept("ToolCall.name ToolCall.arguments ToolCall.thought_signature"),
+    # `FunctionCallStep.arguments` is an object.
     **record("ToolCall.arguments_text", "arguments travel as an object, not as text"),
     **dropped("ToolCall.parse_error", "arguments travel as an object; what is none is sent as {}"),
     **some(
@@ -123,6 +125,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("Context.system", "the system instruction is one string"),
     **dropped("Context.system_role", "the system instruction has no role"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
+    # `Function`: name, description and parameters.
     **dropped("ToolSpec.strict"),
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
     **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.seed"),

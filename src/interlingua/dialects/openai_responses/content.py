@@ -332,6 +332,7 @@ def _encode_audio(block: AudioBlock, report: Reporter) -> dict[str, Any]:
 
 
 def _encode_cache(cache: CacheMarker) -> dict[str, Any]:
+    # …/responses/create, `prompt_cache_breakpoint`: the only mode; without `ttl`, the lifetime is that of the request.
     wire = {"mode": "explicit"}
     if cache.ttl is not None:
         wire["ttl"] = cache.ttl

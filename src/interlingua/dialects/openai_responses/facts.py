@@ -100,6 +100,7 @@ FIELD_SUPPORT: SupportTable = {
     # `refusal` and `output_text` with annotations are parts of output messages; input has `input_text`, `input_image`,
     # `input_file`.
     **some("TextBlock.refusal TextBlock.citations", "answers have them, and citations need a URL; input has neither"),
+    # …/responses/create: `prompt_cache_breakpoint` is a field of the parts of input.
     **some("TextBlock.cache", "input can be marked, answers cannot"),
     **dropped("Citation.cited_text TextBlock.text_signature"),
     **kept("CacheMarker.ttl"),

@@ -289,6 +289,7 @@ def _is_string(items: list[Any]) -> bool:
 
 def _encode_service(body: dict[str, Any], options: Options, report: Reporter) -> None:
     if options.metadata is not None:
+        # …, `metadata`: up to 16 strings under keys of up to 64 characters.
         body["metadata"] = options.metadata
     write_options(body, options, SERVICE)
     if options.cache_retention == "none":
@@ -305,6 +306,7 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
     wire: dict[str, Any] = {"type": "function", "name": spec.name}
     if spec.description is not None:
         wire["description"] = spec.description
+    # …/responses/create, `tools`: `parameters` and `strict` are required, and may be null.
     wire["parameters"] = spec.input_schema
     wire["strict"] = spec.strict  # the default is true: platform.openai.com/docs/guides/function-calling, Strict mode
     return restored(wire, spec.extra, API) if spec.extra else wire

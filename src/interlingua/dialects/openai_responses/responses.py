@@ -197,6 +197,7 @@ def _encode_answer(
 
 def _error_code(message: AssistantMessage) -> str:
     """The wire's code for the kind of failure."""
+    # …/responses/object, `error.code`: an enum, in which `server_error` is what has no code of its own.
     failure = failure_of(message)
     return (
         code_of(failure) if isinstance(failure, ContextTooLong | RateLimited | Overloaded) else None

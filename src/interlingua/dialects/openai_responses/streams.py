@@ -223,6 +223,8 @@ class StreamDecoder(Decoder):
         if item.done:
             return
         item.done = True
+        # …/responses/object, reasoning: `encrypted_content` may be incomplete in `output_item.added`: the finished item
+        # counts.
         wire = self._with_streamed(item, wire)
         record, unmatched = self._record, dict(item.keys)
         for place, block in self._decoded(wire, item.at):
