@@ -312,6 +312,7 @@ class HttpConnector:
             raise InterlinguaError(f"{self.row.label} has no default base URL; give {wanted}")
         names = {name for _, name, _, _ in string.Formatter().parse(template) if name}
         values = {name: await self._setting(name, model, call, env) for name in sorted(names)}
+        # Vertex AI: the host of the location `global` has no location in its name.
         return template.format(**values).replace("https://global-aiplatform", "https://aiplatform")
 
     def setting(self, name: str, call: CallOptions) -> str | None:

@@ -96,6 +96,7 @@ class _Fitting:
             if found is None or trail.count(reference) >= _ROUNDS:
                 self.removed.append(f"{path}.$ref" if path else "$ref")
                 break
+            # JSON Schema from 2019-09 on: keywords beside `$ref` count, too.
             node, trail = {**found, **node}, (*trail, reference)
         return node, trail
 
@@ -144,6 +145,7 @@ def find(root: dict[str, Any], reference: str) -> dict[str, Any] | None:
         return None
     node: Any = root
     for part in reference[1:].split("/")[1:]:
+        # RFC 6901, 4: first `~1`, then `~0`, so that `~01` becomes `~1`.
         node = node.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
     return node if isinstance(node, dict) else None
 

@@ -305,6 +305,7 @@ def _encode_tools(tools: tuple[ToolSpec, ...], report: Reporter) -> list[Any]:
             report.at(f"$.tools[{at}]", spec.name, f"a tool that only {spec.dialect} can run")
             continue
         if spec.cache is not None:
+            # API_runtime_Tool.html: a cache point is an entry of the list, after the tools that it ends.
             emitted.append(encode_cache(spec.cache))
     return emitted
 
@@ -314,6 +315,7 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
     if spec.description is not None:
         wire["description"] = spec.description
     if spec.input_schema is not None:
+        # API_runtime_ToolInputSchema.html: a union whose only member is `json`.
         wire["inputSchema"] = {"json": spec.input_schema}
     if spec.strict is not None:
         wire["strict"] = spec.strict

@@ -205,6 +205,7 @@ class StreamDecoder(Decoder):
         key, start = event["contentBlockIndex"], dict(event["start"])
         if key in self._blocks:
             self._close(event)
+        # API_runtime_ContentBlockStart.html: a union; text and reasoning have no start.
         kind = next(iter(start), "") if len(start) == 1 else ""
         given: Any = start.get(kind)
         # Not in the API: some proxies announce text as they announce calls.

@@ -178,6 +178,7 @@ def _decode_tracks(
         tracks["content"] = [decode_assistant_part(part) for part in content]
     elif content is not None:  # some hosts have structured output as an object
         tracks["content"] = [TextBlock(text=jsontext.compact(content))]
+    # …/chat/object: `refusal` is a field beside `content`, which is then null.
     refusal = wire.get("refusal")
     if isinstance(refusal, str) and refusal:
         tracks["refusal"] = [TextBlock(text=refusal, refusal=True)]
@@ -233,6 +234,7 @@ def is_audio(wire: Any) -> bool:
 
 def decode_assistant_audio(wire: dict[str, Any], *, answer: bool) -> AudioBlock:
     """Audio of the model: whole in an answer, by id in a request (platform.openai.com/docs/guides/audio)."""
+    # …/chat/object, `audio`: `expires_at` says until when the id can be sent.
     sound = AudioBlock(file_id=optional(wire.get("id")))
     if answer:
         sound = replace(sound, data=optional(wire.get("data")), transcript=optional(wire.get("transcript")))

@@ -332,6 +332,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     """An error response, an error inside a stream (status 0), or one with status 200."""
     wire = json_or_text(body)
     given = wire[0] if isinstance(wire, list) and wire else wire  # Google's compatible endpoint wraps it in a list
+    # OpenAI has an object; hosts have a text, or the fields of the object at the top.
     error = given.get("error") if isinstance(given, dict) else None
     if not isinstance(error, dict):
         error = (

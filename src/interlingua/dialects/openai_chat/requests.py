@@ -141,6 +141,7 @@ def encode_reasoning(body: dict[str, Any], reasoning: Reasoning, compat: Compat,
 def _encode_effort(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
     effort = reasoning.effort
     if effort is None and reasoning.enabled is False:
+        # …/chat/create, `reasoning_effort`: not every model takes `none`: nothing is sent unless the host has a value.
         effort = "off" if "off" in compat.reasoning_effort_map else None
     if effort is None or not compat.supports_reasoning_effort:
         return {}
@@ -235,6 +236,8 @@ def _decode_field(
 
 def _decode_metadata(wire: dict[str, Any], marks: dict[str, Any]) -> dict[str, Any] | None:
     """`metadata`, with `user` (the id of the end user) as `user_id`, as on other wires."""
+    # …/chat/create, `user`: the end user, for caches and against abuse; `safety_identifier` and `prompt_cache_key`
+    # replace it.
     metadata, user = wire.get("metadata"), wire.get("user")
     labels = metadata if isinstance(metadata, dict) else None
     if labels is not None and "user_id" in labels:
