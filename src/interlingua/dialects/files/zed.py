@@ -30,6 +30,7 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_cr
 def _variant(value: Any) -> tuple[str, Any]:
     """An enum of Rust: its name, and what it holds."""
     if isinstance(value, dict):
+        # serde.rs, Enum representations: externally tagged, `{"Name": payload}`, and a bare "Name" for a unit variant.
         return next(((name, payload) for name, payload in value.items() if name in VARIANTS), ("", None))
     return (value, None) if isinstance(value, str) else ("", None)
 
