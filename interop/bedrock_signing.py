@@ -17,7 +17,7 @@ import boto3
 from serving import HERE, Checks, environment, free_port, running
 
 import interlingua as il
-from interlingua.connect.batch import Batch, Row
+from interlingua.connect.batch import Batch, BatchRow
 from interlingua.values.canonical import plain
 from interlingua.values.request import CallOptions
 
@@ -73,7 +73,7 @@ async def batch_by_awssig(checks: Checks, url: str) -> None:
     # What S3's keys may have beside letters is encoded in the address.
     call = CallOptions(settings={"region": REGION, "s3": "s3://bucket/it's(a)place!", "role": ROLE})
     request = il.decode({"messages": [{"role": "user", "content": "hi"}]}).request()
-    rows = [Row(number=number, id=str(number), source="interop", request=plain(request)) for number in (1, 2)]
+    rows = [BatchRow(number=number, id=str(number), source="interop", request=plain(request)) for number in (1, 2)]
     for model in MODELS:
         batch = await Batch.create(rows, f"amazon-bedrock/{model}", il.Client(), local=False, name=None, call=call)
         await batch.submit(call)

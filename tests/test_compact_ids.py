@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlingua.values import compact
-from interlingua.values.compact import IdMap, IdNumbers, Ids, IdSet
+from interlingua.values.compact import IdMap, IdNumbers, IdSet, StringTable
 
 TEXTS = st.text(st.characters(), max_size=4)
 
@@ -22,7 +22,7 @@ def plain(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @given(st.lists(TEXTS))
 def test_ids_are_numbered_in_the_order_of_their_first_use(texts: list[str]) -> None:
-    ids = Ids()
+    ids = StringTable()
     numbers = [ids.number(text) for text in texts]
     unique = list(dict.fromkeys(texts))
     assert [unique.index(text) for text in texts] == numbers
@@ -31,7 +31,7 @@ def test_ids_are_numbered_in_the_order_of_their_first_use(texts: list[str]) -> N
 
 @given(st.lists(st.tuples(st.booleans(), TEXTS)), st.lists(TEXTS | st.none()))
 def test_a_set_contains_what_was_added(changes: list[tuple[bool, str]], asked: list[str | None]) -> None:
-    ids = Ids()
+    ids = StringTable()
     expected: set[str | None] = set()
     actual, other, alone = IdSet(ids), IdSet(ids), IdSet()
     for adds, text in changes:
@@ -43,7 +43,7 @@ def test_a_set_contains_what_was_added(changes: list[tuple[bool, str]], asked: l
 
 @given(st.lists(st.tuples(TEXTS, TEXTS, st.none() | st.integers(0, 2**30))), st.lists(TEXTS))
 def test_maps_return_what_was_set(pairs: list[tuple[str, str, int | None]], asked: list[str]) -> None:
-    ids = Ids()
+    ids = StringTable()
     texts, alone, numbers = IdMap(ids), IdMap(), IdNumbers(ids)
     expected_texts, expected_numbers = dict[str, str](), dict[str, int | None]()
     for key, text, number in pairs:
@@ -58,6 +58,6 @@ def test_maps_return_what_was_set(pairs: list[tuple[str, str, int | None]], aske
 
 
 def test_thousands_of_ids_are_found_after_the_table_has_grown() -> None:
-    ids = Ids()
+    ids = StringTable()
     assert [ids.number(f"u-{at}") for at in range(70_000)] == list(range(70_000))
     assert [ids.find(f"u-{at}") for at in (0, 69_999, 70_000)] == [0, 69_999, None]

@@ -22,7 +22,7 @@ from interlingua.values.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from interlingua.values.folding import CUT_OFF, Recorder, arguments_text, parse_arguments, settle, unfold
+from interlingua.values.folding import CUT_OFF, EventRecorder, arguments_text, parse_arguments, settle, unfold
 from interlingua.values.messages import (
     AssistantMessage,
     CacheMarker,
@@ -189,7 +189,7 @@ def test_the_spelling_of_changed_arguments_is_dropped() -> None:
 
 def test_a_block_that_is_opened_again_is_closed_first() -> None:
     """With the text inside the new one as its first delta."""
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     recorder.open("a", TextBlock(text=""))
     recorder.delta("a", "one")
     recorder.open("a", TextBlock(text="two"))
@@ -204,7 +204,7 @@ def test_a_block_that_is_opened_again_is_closed_first() -> None:
 
 
 def test_a_closed_block_takes_no_more() -> None:
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     recorder.open(0, TextBlock(text=""))
     assert (recorder.is_open(0), recorder.has(0), recorder.has(1), recorder.is_open(1)) == (True, True, False, False)
     recorder.delta(0, "So")
@@ -219,7 +219,7 @@ def test_a_closed_block_takes_no_more() -> None:
 
 
 def test_nothing_follows_the_terminal_event() -> None:
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     recorder.finish("stop")
     recorder.finish("length")
     recorder.fail("no")
@@ -228,7 +228,7 @@ def test_nothing_follows_the_terminal_event() -> None:
 
 
 def test_a_delta_is_text() -> None:
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     recorder.open(0, TextBlock(text=""))
     with pytest.raises(TypeError, match="a delta must be text, not int"):
         recorder.delta(0, 5)  # type: ignore[arg-type]
@@ -236,7 +236,7 @@ def test_a_delta_is_text() -> None:
 
 def test_text_that_comes_with_the_end_is_a_delta_too() -> None:
     """If there was none before."""
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     recorder.open(0, TextBlock(text=""))
     recorder.close(0, TextBlock(text="So"))
     recorder.open(1, TextBlock(text="S"))
@@ -248,14 +248,14 @@ def test_text_that_comes_with_the_end_is_a_delta_too() -> None:
 
 
 def test_a_block_that_became_another_kind_ends_as_a_whole_one() -> None:
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     recorder.open(0, TextBlock(text=""))
     recorder.close(0, IMAGE)
     assert recorder.take()[1:] == [TextStart(0), BlockEnd(0, IMAGE)]
 
 
 def test_arguments_are_parsed_when_the_call_ends() -> None:
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     for key, pieces in enumerate((('{"at"', ":1}"), ('{"at": 1}',), ("{",), ())):
         recorder.open(key, ToolCall(id=f"c{key}", name="look", arguments={}))
         for piece in pieces:
@@ -269,7 +269,7 @@ def test_arguments_are_parsed_when_the_call_ends() -> None:
 
 def test_deltas_of_several_blocks_may_alternate() -> None:
     """The partial of each event has what came before it, of every block."""
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     for key in (0, 1):
         recorder.open(key, TextBlock(text=""))
     for key, piece in ((0, "a"), (1, "b"), (1, "c"), (0, "d")):
@@ -281,7 +281,7 @@ def test_deltas_of_several_blocks_may_alternate() -> None:
 
 def test_partials_may_be_read_in_any_order() -> None:
     """The partial of an early event does not change when that of a later one was read before."""
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     recorder.open(0, TextBlock(text=""))
     for piece in "abc":
         recorder.delta(0, piece)
@@ -298,7 +298,7 @@ def test_blocks_are_in_the_order_of_their_indices() -> None:
 
 
 def test_fields_beside_the_content_are_in_later_partials() -> None:
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     recorder.open(0, TextBlock(text="a"))
     recorder.note(response_id="r1")
     recorder.delta(0, "b")
@@ -309,7 +309,7 @@ def test_fields_beside_the_content_are_in_later_partials() -> None:
 
 
 def test_a_block_that_comes_whole_is_in_no_partial_before_its_end() -> None:
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     recorder.open(0, IMAGE)
     recorder.close(0, IMAGE)
     start, end = recorder.take()[1:]
@@ -319,7 +319,7 @@ def test_a_block_that_comes_whole_is_in_no_partial_before_its_end() -> None:
 
 def test_every_block_and_the_message_are_restored_and_scrubbed() -> None:
     """Names of tools as the conversation has them; nothing that must not be shown."""
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     recorder.restore = lambda block: replace(block, name="look up!") if isinstance(block, ToolCall) else block
     recorder.scrub = lambda message: replace(message, error_message="***") if message.error_message else message
     recorder.whole(0, CALL)
@@ -363,7 +363,7 @@ def test_a_stop_reason_is_settled_by_the_content(reason: Any, content: Any, sett
     ],
 )
 def test_a_stop_that_is_an_error_has_a_message(given: Any, detail: str | None, message: str) -> None:
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     recorder.finish(*given)
     assert recorder.take()[-1] == Error(
         "error", AssistantMessage(content=(), stop_reason="error", stop_detail=detail, error_message=message)
@@ -372,7 +372,7 @@ def test_a_stop_that_is_an_error_has_a_message(given: Any, detail: str | None, m
 
 @pytest.mark.parametrize(("aborted", "reason"), [(False, "error"), (True, "aborted")])
 def test_a_stream_that_failed_keeps_what_came(aborted: bool, reason: str) -> None:
-    recorder = Recorder(EMPTY)
+    recorder = EventRecorder(EMPTY)
     recorder.open(0, TextBlock(text="So"))
     recorder.fail("no", aborted=aborted, detail="d")
     last = recorder.take()[-1]

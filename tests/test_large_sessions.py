@@ -29,7 +29,7 @@ from interlingua.conversion.adapting import pieces
 from interlingua.conversion.checks import check, check_large
 from interlingua.conversion.large_encoding import encode_large
 from interlingua.conversion.large_sessions import LargeSession, detect_large, is_large, open_large
-from interlingua.conversion.sources import Problem, Source, documents, first_objects
+from interlingua.conversion.sources import Source, SourceProblem, documents, first_objects
 from interlingua.conversion.training import trainers
 from interlingua.dialects import FORMATS, WIRES
 from interlingua.dialects.files import templates
@@ -511,11 +511,11 @@ def conversation_in(session: LargeSession) -> il.Conversation:
 
 def same_as_whole(path: Path) -> bool:
     """Compares the two ways to read a file; False if it is only read as a whole."""
-    torn: list[Problem] = []
+    torn: list[SourceProblem] = []
     session = open_large(Source(path), None, torn)
     if session is None:
         return False
-    problems: list[Problem] = []
+    problems: list[SourceProblem] = []
     (document,) = documents(Source(path), None, problems)
     name = unlike_whole(session, document.data)
     whole = replace(il.decode(document.data, name), problems=())
@@ -875,7 +875,7 @@ class Lost(list[il.Loss]):
 
 def encodes_the_same(path: Path, *targets: str) -> bool:
     """Compares sessions of other programs that are written message by message; False if one is written as a whole."""
-    problems: list[Problem] = []
+    problems: list[SourceProblem] = []
     whole: il.Conversation | None = None
     streamed = 0
     for target in targets:
@@ -1020,7 +1020,7 @@ def test_sessions_return_to_their_format_in_pieces(path: Path, tmp_path: Path, s
         if not is_transcript:
             assert encodes_the_same(made, name) is (open_large(Source(made), None, []) is not None)
             continue
-        problems: list[Problem] = []
+        problems: list[SourceProblem] = []
         (document,) = documents(Source(made), None, problems)
         made.write_bytes(il.convert(document.data, "transcript", name).bytes())
         added = {"role": "user", "content": "More", "id": "new", "parentId": None}
@@ -1384,7 +1384,7 @@ def test_lines_that_are_written_meanwhile_are_left_out(tmp_path: Path) -> None:
     """The program may be at work: every pass reads the same lines."""
     path = tmp_path / "s.jsonl"
     path.write_bytes(lines_of(CLAUDE) + b'{"type": "user", "uuid": "u8", "parent')
-    problems: list[Problem] = []
+    problems: list[SourceProblem] = []
     session = open_large(Source(path), None, problems)
     assert session is not None and [len(CLAUDE) + 1] == [problem.line for problem in problems]
     before = conversation_in(session)
@@ -1642,8 +1642,8 @@ def test_several_large_sessions_are_converted_in_parallel(
 def test_a_worker_converts_a_large_session(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(lines_of(CLAUDE))
-    task = bulk.Task(None, "transcript", None, False, 1 << 20)
-    tasks = [(at, bulk.Piece(Source(path), "stream")) for at in range(3)]
+    task = bulk.PieceTask(None, "transcript", None, False, 1 << 20)
+    tasks = [(at, bulk.SourcePiece(Source(path), "stream")) for at in range(3)]
     expected = il.convert(lines_of(CLAUDE), "transcript").bytes()
     found = []
     for at, _, result in bulk.run(tasks, task, 2, tmp_path / "out"):

@@ -26,7 +26,7 @@ from interlingua.cli.formats import check_command, detect_command
 from interlingua.cli.show import command as show
 from interlingua.conversion import arrays, detection, large_sessions, sources
 from interlingua.conversion.containers import Members
-from interlingua.conversion.sources import Problem, Source, documents, look
+from interlingua.conversion.sources import Source, SourceProblem, documents, look
 from interlingua.dialects import FORMATS, FileFormat
 from interlingua.dialects.registry import register, unregister
 from interlingua.sessions.tree import encode_line
@@ -477,7 +477,7 @@ def test_a_session_file_beyond_the_limit_is_refused_as_a_whole(tmp_path: Path, d
     file = tmp_path / "session.jsonl"
     file.write_text("".join(json.dumps({**line, "uuid": str(at)}) + "\n" for at in range(9)))
     for limit, count in ((file.stat().st_size, 1), (file.stat().st_size - 1, 0)):
-        problems: list[Problem] = []
+        problems: list[SourceProblem] = []
         found = list(documents(Source(file), None, problems, limit=limit, decoded=decoded))
         assert (count, 1 - count) == (len(found), len(problems))
         assert all("larger than" in problem.message for problem in problems)
@@ -693,7 +693,7 @@ def test_a_list_of_what_is_also_read_entry_by_entry_is_converted_in_pieces(
     path = tmp_path / "lists.json"
     one = (WIRE / sample).read_bytes()
     path.write_bytes(b"[" + b",".join([one] * (3 * (1 << 20) // len(one))) + b"]")
-    task = bulk.Task(None, "openai-completions", None, False, 1 << 30)
+    task = bulk.PieceTask(None, "openai-completions", None, False, 1 << 30)
     assert {"array"} == {piece.kind for piece in bulk.pieces(Source(path), task)}
 
 

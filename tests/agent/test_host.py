@@ -23,7 +23,7 @@ from interlingua.connect.registry import ConnectorRegistry
 from interlingua.connect.retry import NEVER
 from interlingua.host import AgentHost
 from interlingua.host.directory import AgentSetup, Caller, Forbidden
-from interlingua.host.runs import Run, Spawning, Task
+from interlingua.host.runs import AgentRun, Spawning, Task
 from interlingua.sessions import Session
 from interlingua.sessions.store import SessionNotFound
 from interlingua.tools.tool import Tool, ToolContext, ToolResult
@@ -53,7 +53,7 @@ def by(key: str = MAIN, **how: Any) -> Caller:
     return Caller(key=key, **how)
 
 
-async def ended(run: Run) -> Run:
+async def ended(run: AgentRun) -> AgentRun:
     assert await run.wait(20)
     return run
 
@@ -269,7 +269,7 @@ async def test_the_session_of_a_sub_agent_is_kept_or_deleted(make: Any, cleanup:
 async def test_the_abort_of_a_parent_reaches_its_sub_agents_and_wakes_nobody(make: Any, tmp_path: Path) -> None:
     """Those below them too; their sessions stay valid, and no report starts the parent again."""
     wait, _ = waiting()
-    below: list[Run] = []
+    below: list[AgentRun] = []
     all_begun = asyncio.Event()
 
     async def spread(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:

@@ -24,7 +24,7 @@ from interlingua.canvas import open_sessions, trees
 from interlingua.canvas.client import CanvasClient
 from interlingua.canvas.library import Library
 from interlingua.canvas.server import Canvas
-from interlingua.serving.sse import Channel
+from interlingua.serving.sse import EventChannel
 from interlingua.sessions import Session, SessionBusy, SessionError
 
 KEY = "own~main~s"
@@ -200,7 +200,7 @@ async def _converges(acts: list[Any], kept: int, home: Path) -> None:
     with Session.open("s", home=home) as session:
         session.append(il.UserMessage(content="first"), id="e0")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(open_sessions, "Channel", lambda epoch: Channel(epoch, max_events=kept))
+            patch.setattr(open_sessions, "EventChannel", lambda epoch: EventChannel(epoch, max_events=kept))
             async with placed(home) as place:
                 viewers = [Follower(place), Follower(place)]
                 viewers[0].connect()

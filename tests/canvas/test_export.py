@@ -16,9 +16,9 @@ import interlingua as il
 from canvas.driving import browsing
 from canvas.sample import courier
 from canvas.test_reading import weather
-from interlingua.canvas.catalog import Describer, Finder
 from interlingua.canvas.export import finds_of, inert, material_of, redacted, write
 from interlingua.canvas.library import Library
+from interlingua.canvas.session_list import Describer, Finder
 from interlingua.canvas.shapes import ScanRequest
 from interlingua.canvas.trees import Tree
 from interlingua.dialects import DIALECTS, FORMATS

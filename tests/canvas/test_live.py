@@ -18,7 +18,7 @@ from interlingua.canvas import reading_routes
 from interlingua.canvas.server import Canvas
 from interlingua.serving import sse
 from interlingua.serving.guard import guarded
-from interlingua.serving.sse import Channel, Joiner
+from interlingua.serving.sse import EventChannel, Joiner
 from interlingua.sessions import Session
 
 KEY = "own~main~s"
@@ -239,7 +239,7 @@ async def test_a_viewer_that_leaves_before_the_response_is_no_failure(caplog: py
         assert request.transport is not None
         request.transport.abort()
         await asyncio.sleep(0)
-        return await sse.serve_events(request, Channel("e"), lambda: asyncio.sleep(0, (0, b"{}")))
+        return await sse.serve_events(request, EventChannel("e"), lambda: asyncio.sleep(0, (0, b"{}")))
 
     async def fails(request: web.Request) -> web.StreamResponse:
         raise ConnectionResetError("upstream")
@@ -365,7 +365,7 @@ async def test_pieces_are_joined_per_frame() -> None:
 
 async def test_a_channel_keeps_the_latest_within_its_bounds() -> None:
     """By number and by size; one event that is too large alone is still delivered."""
-    channel = Channel("e", max_events=3, max_bytes=1000)
+    channel = EventChannel("e", max_events=3, max_bytes=1000)
     for at in range(5):
         channel.publish("x", str(at).encode())
     assert (3, 5) == (channel.first, channel.last)
@@ -379,6 +379,6 @@ async def test_a_channel_keeps_the_latest_within_its_bounds() -> None:
 @pytest.mark.parametrize("number", ["²", "٣", "9" * 5000, "-1", ""])
 def test_a_strange_event_id_begins_with_a_snapshot(number: str) -> None:
     """A client may send any `Last-Event-ID`."""
-    channel = Channel("e")
+    channel = EventChannel("e")
     assert channel.position("e.0") == 0
     assert channel.position(f"e.{number}") is None

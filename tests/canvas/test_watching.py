@@ -26,7 +26,7 @@ from canvas.histories import (
     written,
 )
 from canvas.test_live import Viewer
-from interlingua.canvas.library import Cache, Library
+from interlingua.canvas.library import ImportCache, Library
 from interlingua.canvas.server import Canvas
 from interlingua.sessions import Session, store_at
 
@@ -283,16 +283,16 @@ def test_a_session_that_grew_in_pieces_is_the_one_read_at_once(
     data = written(lines)
     folder = tmp_path_factory.mktemp("growing")
     path = folder / "s.jsonl"
-    cache = Cache(folder / "pieces")
+    cache = ImportCache(folder / "pieces")
     for end in sorted({min(cut, len(data)) for cut in cuts if cut} | {len(data)}):
         path.write_bytes(data[:end])
         found = cache.open_path(path, "x", "claude-code", allow_partial=True)
-    whole = Cache(folder / "whole").open_path(path, "x", "claude-code", allow_partial=True)
+    whole = ImportCache(folder / "whole").open_path(path, "x", "claude-code", allow_partial=True)
     assert found.conversations == whole.conversations and not found.problems
     [one] = whole.conversations
     pieces, at_once = (
         Session.open(one.id, agent="x", store=kept.store, read_only=True, create=False)
-        for kept in (cache, Cache(folder / "whole"))
+        for kept in (cache, ImportCache(folder / "whole"))
     )
     with pieces, at_once:
         assert pieces.conversation() == at_once.conversation()

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from interlingua.chat.chat import Chat, Settings
+from interlingua.chat.chat import Chat, ChatSettings
 from interlingua.chat.commands import COMMANDS
 from interlingua.chat.display import Display
 from interlingua.chat.opening import open_session
@@ -94,7 +94,7 @@ async def talking(
     root = folder / "root"
     root.mkdir(exist_ok=True)
     chosen = model or (f"debug/script:{place}" if script is not None else None)
-    settings = Settings(root=root, policy=ASK, model=chosen, usual_model=lambda: "debug/parrot-1", **how)
+    settings = ChatSettings(root=root, policy=ASK, model=chosen, usual_model=lambda: "debug/parrot-1", **how)
     screen = Remembering()
     chat = Chat(screen, settings, open_session(session, resume=False, system=None), COMMANDS)
     try:

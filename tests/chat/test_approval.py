@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interlingua.chat.approval import Answer, Permissions, answer_of, preview, shown, standing_rule
+from interlingua.chat.approval import ApprovalAnswer, Permissions, answer_of, preview, shown, standing_rule
 from interlingua.chat.plain import plain_text
 from interlingua.tools.fs import local_bridge
 from interlingua.tools.policy import ASK, ApprovalRequest, Decision
@@ -14,18 +14,18 @@ from interlingua.tools.policy import ASK, ApprovalRequest, Decision
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        ("y", Answer("yes")),
-        (" YES ", Answer("yes")),
-        ("a", Answer("always")),
-        ("n", Answer("no")),
-        ("no, use make instead", Answer("no", "use make instead")),
+        ("y", ApprovalAnswer("yes")),
+        (" YES ", ApprovalAnswer("yes")),
+        ("a", ApprovalAnswer("always")),
+        ("n", ApprovalAnswer("no")),
+        ("no, use make instead", ApprovalAnswer("no", "use make instead")),
         ("yes but not that file", None),
         ("always look on the bright side", None),
         ("please also run the tests", None),
         ("", None),
     ],
 )
-def test_only_a_clear_yes_is_a_yes(line: str, answer: Answer | None) -> None:
+def test_only_a_clear_yes_is_a_yes(line: str, answer: ApprovalAnswer | None) -> None:
     """Words that were meant to steer never allow a call; a no may come with a reason."""
     assert answer == answer_of(line)
 

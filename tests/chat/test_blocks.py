@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.chat.rendering import MAX_CHARACTERS, MAX_LINES, Blocks, Piece
+from interlingua.chat.rendering import MAX_CHARACTERS, MAX_LINES, Blocks, TextPiece
 
 WORDS = st.sampled_from(
     [
@@ -26,7 +26,7 @@ WORDS = st.sampled_from(
 TEXTS = st.lists(WORDS, max_size=60).map("".join)
 
 
-def cut(text: str, sizes: list[int]) -> list[Piece]:
+def cut(text: str, sizes: list[int]) -> list[TextPiece]:
     blocks, out, at = Blocks(), [], 0
     for size in itertools.cycle(sizes):
         if at >= len(text):
@@ -48,8 +48,8 @@ def test_a_paragraph_is_finished_when_the_next_one_begins() -> None:
     """Not before: a line that follows directly would belong to it."""
     blocks = Blocks()
     assert blocks.feed("One\ntwo\n\n") == []
-    assert blocks.feed("T") == [Piece("One\ntwo\n\n")]
-    assert blocks.tail == Piece("T")
+    assert blocks.feed("T") == [TextPiece("One\ntwo\n\n")]
+    assert blocks.tail == TextPiece("T")
 
 
 def test_code_is_not_cut_at_its_blank_lines() -> None:

@@ -579,7 +579,9 @@ def test_the_tree_fits_the_terminal(width: int) -> None:
     """A line is cut for its label and the mark of the head; nothing is wrapped."""
     long = "What is a monad, and " * 10
     rows = [
-        tree.Row(id=f"e{at}", depth=at, role="you", text=long, on_path=True, is_head=at == 2, label="first" * (at % 2))
+        tree.TreeLine(
+            id=f"e{at}", depth=at, role="you", text=long, on_path=True, is_head=at == 2, label="first" * (at % 2)
+        )
         for at in range(3)
     ]
     lines = drawn(tree_lines(rows), width).splitlines()

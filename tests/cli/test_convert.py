@@ -430,7 +430,7 @@ def copied(path: Path, monkeypatch: pytest.MonkeyPatch, **given: Any) -> bulk.Pi
     for limit in ("LARGE", "PIECE"):
         monkeypatch.setattr(bulk, limit, 1)
     given = {"origin": None, "target": "transcript", "model": None, "strict": False, "limit": 1 << 20, **given}
-    task, source = bulk.Task(**given), Source(path)
+    task, source = bulk.PieceTask(**given), Source(path)
     result = bulk.PieceResult()
     for piece in bulk.pieces(source, task, copy=True):
         one = bulk.convert(piece, task)

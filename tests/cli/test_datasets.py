@@ -150,7 +150,7 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path: Path, monkeypatch: A
     monkeypatch.setattr(bulk, "PIECE", 20_000)
     path = tmp_path / "in.jsonl"
     path.write_bytes(LINES)
-    task = bulk.Task(None, "openai-finetune", None, strict=False, limit=1 << 20)
+    task = bulk.PieceTask(None, "openai-finetune", None, strict=False, limit=1 << 20)
     found = bulk.run(enumerate(bulk.pieces(Source(path), task)), task, 1)
     count = next(found)[2].count
     if change == "shorter":

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import interlingua as il
 from connect.batch_server import KEY, REGION, ROLE, S3, BatchServer, aws_variables
-from interlingua.connect.batch import BATCH_APIS, Batch, Journal, Row, rows_of
+from interlingua.connect.batch import BATCH_APIS, Batch, BatchJournal, BatchRow, rows_of
 from interlingua.values.canonical import plain
 from interlingua.values.request import CallOptions, Options
 
@@ -35,11 +35,11 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchSer
         yield server
 
 
-def asked(*texts: str) -> list[Row]:
+def asked(*texts: str) -> list[BatchRow]:
     lines = [{"messages": [{"role": "user", "content": text}]} for text in texts]
     requests = [il.decode(line).request() for line in lines]
     return [
-        Row(number=number, id=str(number), source="test", request=plain(request))
+        BatchRow(number=number, id=str(number), source="test", request=plain(request))
         for number, request in enumerate(requests, 1)
     ]
 
@@ -266,7 +266,7 @@ def test_a_journal_that_was_cut_anywhere_goes_on_with_its_whole_lines(
     lines = [json.dumps(step).encode() + b"\n" for step in steps]
     data = b"".join(lines)[:cut]
     path.write_bytes(data)
-    journal = Journal(path)
+    journal = BatchJournal(path)
     kept = journal.read()
     assert steps[: data.count(b"\n")] == kept
     journal.write(step="next")

@@ -14,7 +14,7 @@ import interlingua as il
 from connect.talking import API, KEY, QUICK, Own, ask, events_of, options, own, saying, until
 from interlingua.connect.client import Client
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.connect.retry import Breaker, Retry, Target, elsewhere, overflow_wording, overflowed, passing
+from interlingua.connect.retry import Breaker, CallTarget, Retry, elsewhere, overflow_wording, overflowed, passing
 from interlingua.dialects.provider_errors import OVERFLOW, retry_after
 from interlingua.dialects.registry import WIRES as ALL_WIRES
 from interlingua.testing import (
@@ -401,9 +401,9 @@ def test_no_error_asks_for_a_wait_that_cannot_be_waited(value: Any) -> None:
     waits = [Retry().wait(made, attempt) for attempt in (1, 2)]
     assert all(math.isfinite(wait) and wait >= 0 for wait in waits)
     breaker = Breaker(clock=lambda: 0.0)
-    breaker.failed(Target("p", "m"), made)
-    breaker.failed(Target("p", "m"), il.Overloaded("busy", retry_after=value))
-    breaker.check(Target("p", "m"))
+    breaker.failed(CallTarget("p", "m"), made)
+    breaker.failed(CallTarget("p", "m"), il.Overloaded("busy", retry_after=value))
+    breaker.check(CallTarget("p", "m"))
 
 
 @pytest.mark.parametrize(
@@ -540,7 +540,7 @@ def _broken(times: int = 3, **how: Any) -> tuple[Breaker, Clock]:
     clock = Clock()
     breaker = Breaker(failures=3, cooldown=10, clock=clock, **how)
     for _ in range(times):
-        breaker.failed(Target("p", "m"), BUSY)
+        breaker.failed(CallTarget("p", "m"), BUSY)
     return breaker, clock
 
 
@@ -549,38 +549,38 @@ def test_the_breaker_opens_after_so_many_failures_in_a_row() -> None:
     breaker, clock = _broken()
     clock.now = 4
     with pytest.raises(il.Overloaded) as open_:
-        breaker.check(Target("p", "m"))
+        breaker.check(CallTarget("p", "m"))
     assert ("circuit_open", 6.0) == (open_.value.code, open_.value.retry_after)
-    breaker.check(Target("p", "other"))
-    breaker.check(Target("other", "m"))
-    breaker.check(Target("p", "m", "http://elsewhere"))
+    breaker.check(CallTarget("p", "other"))
+    breaker.check(CallTarget("other", "m"))
+    breaker.check(CallTarget("p", "m", "http://elsewhere"))
 
 
 def test_the_breaker_lets_one_probe_through() -> None:
     """After the cooldown: one call, the others wait for it. It fails: open again. It succeeds: closed."""
     breaker, clock = _broken()
     clock.now = 10
-    breaker.check(Target("p", "m"))
+    breaker.check(CallTarget("p", "m"))
     with pytest.raises(il.Overloaded):
-        breaker.check(Target("p", "m"))
-    breaker.failed(Target("p", "m"), BUSY)
+        breaker.check(CallTarget("p", "m"))
+    breaker.failed(CallTarget("p", "m"), BUSY)
     clock.now = 19
     with pytest.raises(il.Overloaded):
-        breaker.check(Target("p", "m"))
+        breaker.check(CallTarget("p", "m"))
     clock.now = 20
-    breaker.check(Target("p", "m"))
-    breaker.succeeded(Target("p", "m"))
-    breaker.check(Target("p", "m"))
-    breaker.check(Target("p", "m"))
+    breaker.check(CallTarget("p", "m"))
+    breaker.succeeded(CallTarget("p", "m"))
+    breaker.check(CallTarget("p", "m"))
+    breaker.check(CallTarget("p", "m"))
 
 
 def test_a_success_in_between_starts_the_count_anew() -> None:
     """In a row means in a row."""
     breaker, _ = _broken(2)
-    breaker.succeeded(Target("p", "m"))
-    breaker.failed(Target("p", "m"), BUSY)
-    breaker.failed(Target("p", "m"), BUSY)
-    breaker.check(Target("p", "m"))
+    breaker.succeeded(CallTarget("p", "m"))
+    breaker.failed(CallTarget("p", "m"), BUSY)
+    breaker.failed(CallTarget("p", "m"), BUSY)
+    breaker.check(CallTarget("p", "m"))
 
 
 @pytest.mark.parametrize(
@@ -600,30 +600,30 @@ def test_failures_of_ours_do_not_trip_the_breaker(failure: il.InterlinguaError) 
     """Nor does a rate limit, which has its own wait."""
     breaker = Breaker(failures=3)
     for _ in range(10):
-        breaker.failed(Target("p", "m"), failure)
-    breaker.check(Target("p", "m"))
+        breaker.failed(CallTarget("p", "m"), failure)
+    breaker.check(CallTarget("p", "m"))
 
 
 def test_an_answer_that_is_a_refusal_closes_the_breaker() -> None:
     """The probe got a 400: the target is there again."""
     breaker, clock = _broken()
     clock.now = 10
-    breaker.check(Target("p", "m"))
-    breaker.failed(Target("p", "m"), il.BadRequest("what?", status=400))
-    breaker.check(Target("p", "m"))
+    breaker.check(CallTarget("p", "m"))
+    breaker.failed(CallTarget("p", "m"), il.BadRequest("what?", status=400))
+    breaker.check(CallTarget("p", "m"))
 
 
 def test_case_119_the_breaker_remembers_a_bounded_number_of_targets() -> None:
     """The oldest are forgotten."""
     breaker = Breaker(failures=1, max_entries=100)
     for number in range(1000):
-        breaker.failed(Target("p", f"m{number}"), BUSY)
-        breaker.failed(Target("p", f"m{number}", "", "somebody"), il.RateLimited("later", retry_after=9))
-        breaker.failed(Target("p", f"m{number}"), BUSY)
+        breaker.failed(CallTarget("p", f"m{number}"), BUSY)
+        breaker.failed(CallTarget("p", f"m{number}", "", "somebody"), il.RateLimited("later", retry_after=9))
+        breaker.failed(CallTarget("p", f"m{number}"), BUSY)
     assert (100, 100, 100) == (len(breaker._counts), len(breaker._until), len(breaker._waits))
-    breaker.check(Target("p", "m0"))
+    breaker.check(CallTarget("p", "m0"))
     with pytest.raises(il.Overloaded):
-        breaker.check(Target("p", "m999"))
+        breaker.check(CallTarget("p", "m999"))
 
 
 async def test_a_call_counts_once_however_often_it_was_tried(server: Server) -> None:

@@ -13,7 +13,7 @@ from connect.talking import API, KEY, ask, events_of, options, own, saying, unti
 from interlingua.connect.client import Client
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import PROVIDERS
-from interlingua.connect.stream import Alarms, Stream, Timeouts, Watch
+from interlingua.connect.stream import Alarms, AttemptWatch, Stream, Timeouts
 from interlingua.dialects import WIRES
 from interlingua.testing import Pace, Server, SlowHeaders, Stall
 from interlingua.values.errors import Aborted
@@ -525,7 +525,7 @@ async def test_calls_that_share_a_timer_time_out_each_on_its_own() -> None:
 
     async def waits(delay: float, *, progress: bool = False) -> float:
         await asyncio.sleep(delay)
-        watch, start = Watch(None, timeouts, alarms), loop.time()
+        watch, start = AttemptWatch(None, timeouts, alarms), loop.time()
         try:
             if progress:
                 await asyncio.sleep(0.3)  # long before its timeout, on a busy machine too
@@ -537,13 +537,13 @@ async def test_calls_that_share_a_timer_time_out_each_on_its_own() -> None:
             watch.finish()
         return loop.time() - start
 
-    ended = Watch(None, timeouts, alarms)
+    ended = AttemptWatch(None, timeouts, alarms)
     took = await asyncio.gather(waits(0), waits(0.05), waits(0.05, progress=True), waits(0.9))
     ended.finish()
     assert all(one >= 0.79 for one in took) and took[2] >= 1.09
     assert ended.why is not None and not alarms._due
 
-    quick = Watch(None, timeouts, alarms)
+    quick = AttemptWatch(None, timeouts, alarms)
     quick.finish()
     assert not alarms._due
     await asyncio.sleep(0.9)

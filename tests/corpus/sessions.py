@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import interlingua as il
 from interlingua.conversion.adapting.work import NO_RESULT
 from interlingua.conversion.detection import detect_name, value_of
-from interlingua.conversion.sources import Problem, Source, documents
+from interlingua.conversion.sources import Source, SourceProblem, documents
 from interlingua.values.errors import InterlinguaError
 from interlingua.values.losses import Lines
 from interlingua.values.messages import blocks_of
@@ -125,7 +125,7 @@ def judge(expectation: Path) -> Judged:
     wanted = json.loads(expectation.read_text())
     name = wanted["format"]
     checks: dict[str, list[str]] = {}
-    problems: list[Problem] = []
+    problems: list[SourceProblem] = []
     found = list(documents(Source(path), None, problems))
     detected = [document.dialect or detect_name(document.data) for document in found]
     allowed = {name, *ALSO.get(name, ())}
@@ -171,7 +171,7 @@ def _paired(
             yield best, conversation, values[at] if at < len(values) else None
 
 
-def _trip(value: Any, conversation: il.Conversation, name: str, problems: list[Problem]) -> list[str]:
+def _trip(value: Any, conversation: il.Conversation, name: str, problems: list[SourceProblem]) -> list[str]:
     """Whether the file comes back as equal JSON."""
     if problems or value is None:  # a torn log has no JSON value to compare with
         return []

@@ -17,7 +17,7 @@ pytest.importorskip("dbos", reason="the extra `durable` is not installed")
 from durable.making import Yard
 from interlingua.durable import RunError, Runs
 from interlingua.durable.orders import Order
-from interlingua.durable.place import Place, presence
+from interlingua.durable.place import RunPlace, presence
 from interlingua.durable.runs import _run
 from interlingua.sessions import SessionError
 from interlingua.values.errors import TimedOut
@@ -225,4 +225,4 @@ def test_the_place_of_a_database_is_not_guessed() -> None:
     """An address of another kind is refused."""
     for address in ("mysql://x/y", "http://x", "x", "", "/etc/x", "file:x"):
         with pytest.raises(RunError, match="unknown database address"):
-            Place.of(address)
+            RunPlace.of(address)

@@ -19,7 +19,7 @@ import interlingua as il
 from durable.making import CREW, Yard, until
 from interlingua.durable import Outcome, RunError, RunFailed, Runs, Worker
 from interlingua.durable.orders import QUEUE
-from interlingua.durable.place import AGENT, Place
+from interlingua.durable.place import AGENT, RunPlace
 from interlingua.sessions import Session
 from interlingua.values.errors import FormatError, TimedOut
 from interlingua.values.messages import text_of
@@ -284,7 +284,7 @@ def test_what_is_missing_is_reported(yard: Yard) -> None:
     with pytest.raises(FormatError):
         yard.runs.enqueue("go", agent="echo", arguments={"x": object()})
     with pytest.raises(RunError, match="unknown database address"):
-        Place.of("mysql://host/name")
+        RunPlace.of("mysql://host/name")
     with pytest.raises(RunError, match="no such Python file"):
         Worker(home=yard.home, load=[str(yard.home / "missing.py")]).start()
 

@@ -25,7 +25,7 @@ from interlingua.gateway.lanes import Attempt
 from interlingua.gateway.metrics import Metrics
 from interlingua.gateway.recall import Recall
 from interlingua.gateway.references import References
-from interlingua.gateway.replying import Reply
+from interlingua.gateway.replying import ClientReply
 from interlingua.gateway.routing import Place, Router
 from interlingua.gateway.state import MemoryState
 from interlingua.testing import Server, faults
@@ -52,7 +52,7 @@ BEFORE: list[tuple[Any, str]] = [
     (Attempt, "run"),
     (lanes, "outgoing"),
     (lanes, "refuse_losses"),
-    (Reply, "losing"),
+    (ClientReply, "losing"),
     (Place, "access"),
     (lanes, "request_headers"),
     (HttpTransport, "send"),
@@ -214,9 +214,9 @@ async def test_a_defect_within_a_stream_ends_it_with_the_wires_error(
     """
     caplog.set_level(logging.ERROR)
     begun = [False]
-    written = Reply.write
+    written = ClientReply.write
 
-    async def write(reply: Reply, data: bytes) -> None:
+    async def write(reply: ClientReply, data: bytes) -> None:
         await written(reply, data)
         begun[0] = begun[0] or reply.begun
 
@@ -226,7 +226,7 @@ async def test_a_defect_within_a_stream_ends_it_with_the_wires_error(
 
         return step
 
-    monkeypatch.setattr(Reply, "write", write)
+    monkeypatch.setattr(ClientReply, "write", write)
     struck = 0
     async with bench(tmp_path, faults.Pace(seconds=0.01)) as one:
         one.on_received = lambda: begun.__setitem__(0, False)  # the answer is read with the same codecs

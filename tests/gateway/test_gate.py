@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.stores import exchange, redis_server, used
-from interlingua.gateway.accounts import NANO, Accounts, Spent
+from interlingua.gateway.accounts import NANO, Accounts, SpentAmounts
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.gate import KeyGate
 from interlingua.gateway.keys import ClientKeys
@@ -23,7 +23,7 @@ from interlingua.gateway.state import (
     SqliteState,
     StateError,
     StateStore,
-    Stored,
+    VersionedValue,
     open_state,
 )
 from interlingua.values.errors import AuthFailed, BadRequest, InterlinguaError, Overloaded, RateLimited
@@ -110,7 +110,7 @@ async def test_a_budget_counts_what_is_put_aside_and_then_what_it_cost() -> None
     await first.settle(used(key, "a", 0.25))
     second = await door.admit(exchange(key), input_tokens=1, highest_cost=0.5)
     await second.settle(used(key, "b", None))
-    assert Spent(*[int(0.75 * NANO)] * 3) == await door.accounts.spent("k")
+    assert SpentAmounts(*[int(0.75 * NANO)] * 3) == await door.accounts.spent("k")
     third = await door.admit(exchange(key), input_tokens=1, highest_cost=0.25)
     await third.settle(exchange(key))  # no provider was reached
     assert "ok" == await outcome(door, key, 0.25)
@@ -234,7 +234,7 @@ async def test_the_ledger_and_the_limits_of_one_file_have_one_connection(tmp_pat
     assert isinstance(store, SqliteState) and store._file is ledger.database
     assert isinstance(other, SqliteState) and other._file is not ledger.database
     for one in (store, other):
-        assert {} == await one.swap({"k": Stored(0, b"x")})
+        assert {} == await one.swap({"k": VersionedValue(0, b"x")})
         await one.close()
     assert [] == await ledger.usage()
     await ledger.close()
@@ -344,7 +344,7 @@ class Flaky(MemoryState):
         self.failures: list[str] = []
         self.swaps = 0
 
-    async def swap(self, changes: Mapping[str, Stored]) -> dict[str, Stored]:
+    async def swap(self, changes: Mapping[str, VersionedValue]) -> dict[str, VersionedValue]:
         self.swaps += 1
         await asyncio.sleep(0)
         failure = self.failures.pop(0) if self.failures else ""
@@ -508,8 +508,8 @@ async def test_a_caller_that_leaves_while_it_is_let_in_gives_back_its_place() ->
 async def test_an_account_that_the_store_lost_begins_with_what_the_ledger_knows() -> None:
     """A Redis that was emptied does not give a spent budget back."""
 
-    async def known(name: str) -> Spent:
-        return Spent(day=NANO, month=2 * NANO, total=3 * NANO)
+    async def known(name: str) -> SpentAmounts:
+        return SpentAmounts(day=NANO, month=2 * NANO, total=3 * NANO)
 
     accounts = Accounts(MemoryState(), seed=known, clock=Clock())
     door = KeyGate(ClientKeys(Path("/nonexistent/keys.json")), accounts)
@@ -525,7 +525,7 @@ async def test_an_account_that_the_store_lost_begins_with_what_the_ledger_knows(
 async def test_a_value_that_is_no_account_lets_nobody_in() -> None:
     """Damage is not taken for an empty account."""
     store = MemoryState()
-    await store.swap({"k": Stored(0, b"\xc1rubbish")})
+    await store.swap({"k": VersionedValue(0, b"\xc1rubbish")})
     assert "state_unavailable" == await outcome(gate(store), ClientKey(name="k", concurrency=5))
 
 

@@ -304,7 +304,7 @@ async def test_a_lock_that_is_never_released_is_a_typed_error(tmp_path: Path, mo
     other = sqlite3.connect(tmp_path / "gateway.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StateError, match=r"gateway\.db: database is locked; end the program"):
-        await store.swap({"k": state.Stored(0, b"x")})
+        await store.swap({"k": state.VersionedValue(0, b"x")})
     other.close()
     await store.close()
 

@@ -31,7 +31,7 @@ from interlingua.gateway import (
     Gateway,
     Listen,
     ProviderSettings,
-    Rule,
+    RoutingRule,
     Settings,
     Target,
 )
@@ -118,7 +118,7 @@ async def test_a_model_exists_where_a_call_with_its_name_is_routed(upstream: Ser
     keys = ClientKeys(tmp_path / "keys.json")
     given = {"headers": {"Authorization": f"Bearer {keys.add(ClientKey(name='ci', models=('up-*/*',)))}"}}
     name, settings = "up-openai-completions/a/model-of-today", settings_for(upstream)
-    rule = Rule(to="ollama-chat", model="up-*/ruled")
+    rule = RoutingRule(to="ollama-chat", model="up-*/ruled")
     async with Gateway(replace(settings, rules=(rule,)), gate=KeyGate(keys, Accounts(MemoryState()))) as gateway:
         assert (await asked(gateway, "GET", f"/v1/models/{name}", **given))[1]["id"] == name
         assert (await asked(gateway, "GET", f"/v1/models/{quote(name, safe='')}", **given))[1]["id"] == name

@@ -17,7 +17,7 @@ import interlingua as il
 from gateway.conftest import WIRES, settings_for
 from interlingua.gateway import Alias, Exchange, Gateway, ProviderSettings, Settings, Target
 from interlingua.gateway.ledger import Ledger
-from interlingua.gateway.replying import Reply
+from interlingua.gateway.replying import ClientReply
 from interlingua.testing import Server, faults
 
 BODY = {"model": "chain", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
@@ -367,15 +367,15 @@ async def test_a_client_that_leaves_is_in_the_ledger_and_the_upstream_is_closed_
                         while not any(one.sent for one in replies):
                             await asyncio.sleep(0.01)
 
-            replies = list[Reply]()
+            replies = list[ClientReply]()
             with pytest.MonkeyPatch.context() as patch:
-                made = Reply.__init__
+                made = ClientReply.__init__
 
-                def noting(reply: Reply, *given: Any, **options: Any) -> None:
+                def noting(reply: ClientReply, *given: Any, **options: Any) -> None:
                     made(reply, *given, **options)
                     replies.append(reply)
 
-                patch.setattr(Reply, "__init__", noting)
+                patch.setattr(ClientReply, "__init__", noting)
                 body = {**BODY, "model": model, "stream": True}
                 async with aiohttp.ClientSession() as session:
                     asking = asyncio.ensure_future(session.post(f"{gateway.url}/v1/messages", json=body))

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
-from interlingua.gateway import Alias, Exchange, Gateway, ProviderSettings, Rule, Settings, Target
+from interlingua.gateway import Alias, Exchange, Gateway, ProviderSettings, RoutingRule, Settings, Target
 from interlingua.gateway.rewriting import Cutter, FrameRenaming, Renaming, with_option, without_repeats
 from interlingua.gateway.routing import Slots
 from interlingua.testing import Server, faults
@@ -129,7 +129,7 @@ async def test_rules_send_requests_elsewhere() -> None:
     """
     with Server(strict=True) as first, Server(strict=True) as second:
         settings = chained(first, second)
-        rules = (Rule(to="two/test-model", model="cha*", needs=("tools",)),)
+        rules = (RoutingRule(to="two/test-model", model="cha*", needs=("tools",)),)
         async with Gateway(replace(settings, rules=rules, open_models=False)) as gateway:
             tool = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
             await posted(gateway, "/v1/messages", {**BODY, "tools": [tool]})

@@ -17,10 +17,10 @@ from interlingua.conversion import large_sessions, sources
 from interlingua.dialects import FORMATS
 from interlingua.sessions import Session, archive_reading, store_at
 from interlingua.sessions.archive import Archive, ArchiveError, Report
-from interlingua.sessions.archive_index import Part, Stamp
+from interlingua.sessions.archive_index import ConversationPart, Stamp
 from interlingua.sessions.archive_reading import conversations, part_of, read_file
 from interlingua.sessions.cards import BUCKETS, Totals, Used
-from interlingua.sessions.text_index import Found, TextIndex
+from interlingua.sessions.text_index import TextHit, TextIndex
 from interlingua.sessions.texts import Query
 from interlingua.values.losses import Lines
 from sessions.histories import answered, asked, claude_session, codex_session, write_lines
@@ -42,7 +42,7 @@ def archive(tmp_path: Path, env: dict[str, str]) -> Iterator[Archive]:
         yield made
 
 
-def found(archive: Archive, text: str, **filters: Any) -> list[Found]:
+def found(archive: Archive, text: str, **filters: Any) -> list[TextHit]:
     return archive.search(archive.query(text, **filters)).hits
 
 
@@ -384,13 +384,13 @@ def test_a_large_session_is_read_some_entries_at_a_time(kind: str, monkeypatch: 
         assert {0} == {part.number for part in parts}
 
 
-def spoken(parts: list[Part]) -> Counter[tuple[Any, ...]]:
+def spoken(parts: list[ConversationPart]) -> Counter[tuple[Any, ...]]:
     """Texts of messages; records of which no message can be made are written otherwise."""
     texts = [text for part in parts for text in part.texts if text.kind != "other"]
     return Counter((text.kind, text.role, text.tool, text.model, text.text) for text in texts)
 
 
-def sums(parts: list[Part]) -> list[int]:
+def sums(parts: list[ConversationPart]) -> list[int]:
     once: dict[bytes, Used] = {}
     for one in (used for part in parts for used in part.used):
         if one.key not in once or one.output >= once[one.key].output:

@@ -12,7 +12,14 @@ import pytest
 from interlingua.host.channels import TerminalSink
 from interlingua.tools import catalog
 from interlingua.tools.calling import validated
-from interlingua.tools.catalog import GROUPS, ROWS, Row, discover_core_tools, get_core_sections, get_core_tool_catalog
+from interlingua.tools.catalog import (
+    GROUPS,
+    ROWS,
+    ToolRow,
+    discover_core_tools,
+    get_core_sections,
+    get_core_tool_catalog,
+)
 from interlingua.tools.fs import local_bridge
 from interlingua.tools.registry import ToolRegistry
 from interlingua.tools.schemas import extract_tool_schemas
@@ -43,9 +50,9 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cat_alog", package)
     monkeypatch.setitem(sys.modules, "cat_alog.good", good)
     rows = (
-        Row("lost", "fs", "c", False, "cat_alog.lost:lost_tool", "", "Is not there"),
-        Row("broken", "fs", "c", True, "cat_alog.good:other_tool", "", "Does not load"),
-        Row("good", "web", "mcg", True, "cat_alog.good:good_tool", "root", "Works"),
+        ToolRow("lost", "fs", "c", False, "cat_alog.lost:lost_tool", "", "Is not there"),
+        ToolRow("broken", "fs", "c", True, "cat_alog.good:other_tool", "", "Does not load"),
+        ToolRow("good", "web", "mcg", True, "cat_alog.good:good_tool", "root", "Works"),
     )
     monkeypatch.setattr(catalog, "ROWS", rows)
 

@@ -12,7 +12,7 @@ from agent.making import AT_ONCE, Asked, call, calling, client_of, texts, waitin
 from interlingua.host import AgentHost
 from interlingua.host.channels import Channels, Receipt, TerminalSink
 from interlingua.host.directory import Caller
-from interlingua.host.runs import Run, Spawning
+from interlingua.host.runs import AgentRun, Spawning
 from interlingua.host.session_tools import message_tool
 from interlingua.tools.calling import call_tool
 from interlingua.tools.catalog import discover_core_tools
@@ -67,7 +67,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def run_of(host: AgentHost, output: Any) -> Run:
+def run_of(host: AgentHost, output: Any) -> AgentRun:
     return host.runs[output["runId"]]
 
 

@@ -16,6 +16,12 @@ export type Approval = {
   pattern?: string;
 };
 
+export type ApprovalDecision = {
+  callId: string;
+  allow: boolean;
+  always?: boolean;
+};
+
 export type ArgumentDifference = {
   key: string;
   a?: unknown;
@@ -35,10 +41,6 @@ export type AudioView = {
   fileId?: string;
   missing?: boolean;
   transcript?: string;
-};
-
-export type Batch = {
-  operations: Operation[];
 };
 
 /** `KEY/ENTRY`: where the data is. */
@@ -155,6 +157,18 @@ export type Citation = {
   extra?: Record<string, unknown>;
 };
 
+export type CommitBatch = {
+  operations: Operation[];
+};
+
+/** `head` is the head of a branch that had moved elsewhere: the node is kept, the branch is not moved. */
+export type CommitOutcome = {
+  ok?: boolean;
+  head?: string;
+  stale?: boolean;
+  error?: Record<string, unknown>;
+};
+
 export type CompactionMark = {
   entry: string;
   firstKept?: string;
@@ -224,12 +238,6 @@ export type Cost = {
   cacheWrite?: number;
   total: number;
   extra?: Record<string, unknown>;
-};
-
-export type Decision = {
-  callId: string;
-  allow: boolean;
-  always?: boolean;
 };
 
 export type DeletedList = {
@@ -310,7 +318,7 @@ export type EntryView = {
   parent?: string;
   version?: number;
   message: MessageView;
-  notes?: Note[];
+  notes?: NoteView[];
 };
 
 export type ErrorBody = {
@@ -371,7 +379,7 @@ export type FeedRequest = {
   events?: FeedEvent[];
 };
 
-export type FileProblem = {
+export type FileProblemView = {
   name: string;
   line?: number;
   message: string;
@@ -723,7 +731,7 @@ export type NewSession = {
   system?: string;
 };
 
-export type Note = {
+export type NoteView = {
   id: string;
   text?: string;
   rating?: number;
@@ -744,7 +752,7 @@ export type OpaqueView = {
 
 export type OpenedFiles = {
   sessions: SessionView[];
-  problems: FileProblem[];
+  problems: FileProblemView[];
 };
 
 /** One change. Changes are idempotent and may be sent again. `create` creates a canvas; `commit` adds a node (`node` in the `llm-canvas` format, or `message` in our own) and moves `branch` to it; `update` replaces its message; `branch` creates, moves or deletes a branch. */
@@ -770,16 +778,8 @@ export type OtherDifference = {
   b?: unknown;
 };
 
-/** `head` is the head of a branch that had moved elsewhere: the node is kept, the branch is not moved. */
-export type Outcome = {
-  ok?: boolean;
-  head?: string;
-  stale?: boolean;
-  error?: Record<string, unknown>;
-};
-
 export type Outcomes = {
-  outcomes: Outcome[];
+  outcomes: CommitOutcome[];
 };
 
 export type Pair = {
@@ -1035,7 +1035,7 @@ export type SessionView = {
   problems?: number;
   readOnly?: boolean;
   forkedFrom?: ForkedFrom;
-  spawnedBy?: SpawnedBy;
+  spawnedBy?: SpawnedByView;
   shape?: number[][];
   live?: LiveState;
   rated?: number;
@@ -1097,7 +1097,7 @@ export type SpanView = {
 };
 
 /** The call that started a sub-agent's session. */
-export type SpawnedBy = {
+export type SpawnedByView = {
   session: string;
   key?: string;
   entry?: string;

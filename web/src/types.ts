@@ -8,7 +8,7 @@ import type * as api from "./api.d.ts";
 /** A shape in which some fields are always there. */
 type With<T, K extends keyof T> = Omit<T, K> & Required<Pick<T, K>>;
 
-export type { Approval, CallRow, Citation, CompareRow, ErrorView, FindView as Find, FindingView as Finding, Hit, IndexState, JsonLine as WireLine, LineProblem, LiveState, LossView as WireLoss, Me, Note, SpanView as Span, ToolView as Tool } from "./api.d.ts";
+export type { Approval, CallRow, Citation, CompareRow, ErrorView, FindView as Find, FindingView as Finding, Hit, IndexState, JsonLine as WireLine, LineProblem, LiveState, LossView as WireLoss, Me, NoteView as Note, SpanView as Span, ToolView as Tool } from "./api.d.ts";
 
 export type Usage = With<api.RowUsage, "input" | "output" | "cacheRead" | "cacheWrite">;
 export type Session = With<api.SessionView, "models" | "messages" | "branches" | "size" | "modified">;

@@ -85,7 +85,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     after: tuple[Callable[[AfterCall], Any], ...] = ()
 
 
-class Journal:
+class CallJournal:
     """Records that a call has started, and the result of one that finished before its turn."""
 
     def note_begun(self, call: ToolCall) -> None:
@@ -95,7 +95,7 @@ class Journal:
         """Called when a tool has finished and its result cannot be written yet."""
 
 
-class Batch:
+class CallBatch:
     """The calls of one response until their results. `store` saves a result to disk before any listener receives it."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Batch:
         *,
         emit: Emit,
         store: Callable[[ToolResultMessage], None],
-        journal: Journal,
+        journal: CallJournal,
         signal: Abort,
         skip: Callable[[], bool] = lambda: False,
     ) -> None:

@@ -132,7 +132,7 @@ class _Plan:
         self._must = self._size > window - reserve
         self.cut = self._cut(window)
 
-    def _cut(self, window: int) -> cutting.Cut | None:
+    def _cut(self, window: int) -> cutting.CompactionCut | None:
         cut = cutting.cut(self.entries, self._keep)
         if not self._must or (cut is not None and self._fits(cut)):
             return cut
@@ -141,11 +141,11 @@ class _Plan:
             return whole
         raise CannotCompact(f"cannot compact: {self._why(window)}")
 
-    def _fits(self, cut: cutting.Cut) -> bool:
+    def _fits(self, cut: cutting.CompactionCut) -> bool:
         summary = self.summary_max_tokens + (self.prefix_max_tokens if cut.prefix else 0)
         return self._kept_tokens(cut) + summary <= max(self.room, 0)
 
-    def _kept_tokens(self, cut: cutting.Cut) -> float:
+    def _kept_tokens(self, cut: cutting.CompactionCut) -> float:
         """The tokens of the kept history."""
         if cut.first_kept is None:
             return 0

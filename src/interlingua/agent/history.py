@@ -11,7 +11,7 @@ from ..values.canonical import build, plain
 from ..values.errors import FormatError
 from ..values.messages import AgentMessage, CustomMessage, Message, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from ..values.request import Entry
-from .batch import Journal
+from .batch import CallJournal
 
 # Converts an agent's history to the messages that a model reads.
 #
@@ -100,12 +100,12 @@ register_message("compactionSummary", _compaction)
 # An agent's history in a session: messages as entries, started calls as journal lines beside them.
 
 
-class Stored(Journal):
+class StoredHistory(CallJournal):
     """A history that another process can resume. Only what the model reads is in memory."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.journal: Journal = self
+        self.journal: CallJournal = self
         self.messages: list[AgentMessage] = []
         self._open: dict[str, UnfinishedCall] = {}
         self.reload()
@@ -177,7 +177,7 @@ class History(Protocol):
         ...
 
     @property
-    def journal(self) -> Journal: ...
+    def journal(self) -> CallJournal: ...
     def append(self, message: AgentMessage) -> None: ...
     def begun(self, call_id: str) -> bool:
         """Whether a call is known to have started, in this process or an earlier one."""
@@ -200,12 +200,12 @@ class History(Protocol):
         ...
 
 
-class Memory(Journal):
+class Memory(CallJournal):
     """A history in memory."""
 
     def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
         self.messages: list[AgentMessage] = list(messages)
-        self.journal: Journal = self
+        self.journal: CallJournal = self
         self._begun: set[str] = set()
         self._finished: dict[str, ToolResultMessage] = {}
         self._compaction: tuple[AgentMessage, CustomMessage] | None = None  # as sent, and as stored
@@ -258,7 +258,7 @@ def opened(session: Any, messages: Iterable[AgentMessage]) -> History:
         return Memory(messages)
     if not hasattr(session, "context_messages"):
         raise FormatError(f"a session must be a Session (Session.open(…)), not {type(session).__name__}", "session")
-    history = Stored(session)
+    history = StoredHistory(session)
     for message in messages:
         history.append(message)
     return history

@@ -42,7 +42,7 @@ from ..values.events import (
 from ..values.interop import must_propagate
 from ..values.messages import AgentMessage, AssistantMessage, TextBlock, ToolCall, ToolResultMessage
 from ..values.request import Context, ModelDescriptor, ToolSpec
-from .batch import Batch, Rules
+from .batch import CallBatch, Rules
 from .history import History
 
 Listener: TypeAlias = Callable[[AgentEvent], object]
@@ -346,7 +346,7 @@ class Loop:
 
     async def _calls(self, answer: AssistantMessage, calls: Sequence[ToolCall], known: dict[str, ToolResult]) -> bool:
         """Executes the calls of a response and ends its turn; returns whether to call the model again."""
-        batch = Batch(
+        batch = CallBatch(
             answer,
             self._setup.rules,
             emit=self._emit,

@@ -124,7 +124,7 @@ MAIN = "main"
 _MESSAGES = (UserMessage, AssistantMessage, ToolResultMessage, SystemMessage, CustomMessage)
 
 
-class Branch:
+class CanvasBranch:
     """A line of nodes, appended to by commits. Two branches of one canvas never move each other."""
 
     def __init__(self, canvas: "LocalCanvas", info: dict[str, Any], *, detached: bool = False) -> None:
@@ -170,7 +170,7 @@ class Branch:
         """Replaces a node's message: by a message, or by that of a node."""
         return self._canvas.update_message(node_id, updated)
 
-    def checkout(self, name: str, description: str | None = None, create_if_not_exists: bool = False) -> "Branch":
+    def checkout(self, name: str, description: str | None = None, create_if_not_exists: bool = False) -> "CanvasBranch":
         """Returns another branch; a new one begins at this one's head."""
         return self._canvas._branch(name, description, create_if_not_exists, self.head_node_id)
 
@@ -229,7 +229,7 @@ class LocalCanvas:
                 raise KeyError(f"no node {parent_node_id!r}")
             return self._add(message, parent_node_id, meta, node_id, ())
 
-    def _commit(self, branch: Branch, message: Any, meta: dict[str, Any] | None, node_id: str | None) -> Node:
+    def _commit(self, branch: CanvasBranch, message: Any, meta: dict[str, Any] | None, node_id: str | None) -> Node:
         with self._lock:
             head = branch.head_node_id
             node = self._add(message, head, meta, node_id, (), branch if not branch._detached else None, head)
@@ -243,7 +243,7 @@ class LocalCanvas:
         meta: dict[str, Any] | None,
         node_id: str | None,
         parents: Sequence[str],
-        branch: Branch | None = None,
+        branch: CanvasBranch | None = None,
         expect: str | None = None,
     ) -> Node:
         id = node_id or str(uuid.uuid4())
@@ -283,8 +283,8 @@ class LocalCanvas:
     # --- branches ----------------------------------------------------------------------------------------------------
 
     @property
-    def branches(self) -> list[Branch]:
-        return [Branch(self, info) for info in self._branches.values()]
+    def branches(self) -> list[CanvasBranch]:
+        return [CanvasBranch(self, info) for info in self._branches.values()]
 
     def list_branches(self) -> list[dict[str, Any]]:
         return [dict(info) for info in self._branches.values()]
@@ -295,7 +295,7 @@ class LocalCanvas:
         description: str | None = None,
         create_if_not_exists: bool = False,
         commit_message: Node | None = None,
-    ) -> Branch:
+    ) -> CanvasBranch:
         """Returns a branch by its name, created on request at a node or at the head of main; or, without a name, a
         detached head.
 
@@ -308,11 +308,11 @@ class LocalCanvas:
             if start is None:
                 raise ValueError("name a branch, or a node to begin at")
             info = _info(f"detached-{start[:8]}", f"Detached HEAD at {start}", start)
-            return Branch(self, info, detached=True)
+            return CanvasBranch(self, info, detached=True)
         main = self._branches.get(MAIN)
         return self._branch(name, description, create_if_not_exists, start or (main["head_node_id"] if main else None))
 
-    def _branch(self, name: str, description: str | None, create: bool, start: str | None) -> Branch:
+    def _branch(self, name: str, description: str | None, create: bool, start: str | None) -> CanvasBranch:
         with self._lock:
             info = self._branches.get(name)
             if info is None:
@@ -321,7 +321,7 @@ class LocalCanvas:
                 info = self._branches[name] = _info(name, description or f"Branch {name}", start)
                 change = {"op": "branch", "canvas": self.canvas_id, "branch": name, "head": start}
                 self._changed({**change, "description": info["description"]})
-            return Branch(self, info)
+            return CanvasBranch(self, info)
 
     def delete_branch(self, name: str) -> None:
         """Deletes a branch; its nodes stay. `main` cannot be deleted."""
@@ -347,7 +347,7 @@ class LocalCanvas:
                 if head is None:
                     raise ValueError(f"nothing was committed to {name!r}")
             target = self._branches[target_branch_name]
-            branch, at = Branch(self, target), target["head_node_id"]
+            branch, at = CanvasBranch(self, target), target["head_node_id"]
             further = [head for head in dict.fromkeys(heads) if head != at]
             node = self._add(merge_message, at, None, None, further, branch, at)
             target["head_node_id"] = node["id"]

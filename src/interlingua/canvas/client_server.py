@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ..serving import guard
 from ..serving.listener import Listener
 from ..serving.problems import HttpProblem, problem_of
-from ..serving.sse import Channel, serve_events
+from ..serving.sse import EventChannel, serve_events
 from ..sessions import EntryExists, Session, SessionBusy, SessionError, SessionNotFound, StaleHead, gc
 from ..sessions.files import FileStore
 from ..values import jsontext
@@ -23,7 +23,7 @@ from ..values.errors import BadWire, FormatError, InterlinguaError
 from ..values.messages import AgentMessage, Message
 from .library import CLIENT
 from .reading_routes import Nothing
-from .routing import JSON_LIMIT, Call, CanvasState, read_limited, route
+from .routing import JSON_LIMIT, ApiCall, CanvasState, read_limited, route
 from .shapes import Shape
 from .writers import no_canvas
 
@@ -67,11 +67,11 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="c
     deleted: bool = False
 
 
-class Batch(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CommitBatch(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     operations: tuple[Operation, ...]
 
 
-class Outcome(Shape, frozen=True, kw_only=True):
+class CommitOutcome(Shape, frozen=True, kw_only=True):
     """`head` is the head of a branch that had moved elsewhere: the node is kept, the branch is not moved."""
 
     ok: bool = True
@@ -81,17 +81,17 @@ class Outcome(Shape, frozen=True, kw_only=True):
 
 
 class Outcomes(Shape, frozen=True, kw_only=True):
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CommitOutcome, ...]
 
 
 @route("GET", "/api/canvases", returns=CanvasList)
-async def canvases(call: Call) -> CanvasList:
+async def canvases(call: ApiCall) -> CanvasList:
     """List the canvases that programs created."""
     return CanvasList(canvases=tuple(await asyncio.to_thread(call.canvas.nodes.summaries)))
 
 
 @route("GET", "/api/canvases/{id}", returns=CanvasBody)
-async def one_canvas(call: Call) -> CanvasBody:
+async def one_canvas(call: ApiCall) -> CanvasBody:
     """Get a canvas, with all its nodes and branches."""
 
     def data() -> dict[str, Any]:
@@ -112,7 +112,7 @@ async def one_canvas(call: Call) -> CanvasBody:
 
 
 @route("DELETE", "/api/canvases/{id}", returns=Nothing)
-async def delete_canvas(call: Call) -> Nothing:
+async def delete_canvas(call: ApiCall) -> Nothing:
     """Delete a canvas; it can be restored as a session."""
     await _delete(call.canvas, call["id"])
     return Nothing()
@@ -129,22 +129,22 @@ async def _delete(canvas: CanvasState, id: str) -> None:
     canvas.session_gone(key)
 
 
-@route("POST", "/api/batch", body=Batch, returns=Outcomes)
-async def batch(call: Call) -> Outcomes:
+@route("POST", "/api/batch", body=CommitBatch, returns=Outcomes)
+async def batch(call: ApiCall) -> Outcomes:
     """Apply changes in order; a failed one does not prevent the others."""
     operations = call.body.operations
     if len(operations) > MAX_OPERATIONS:
         raise HttpProblem(413, f"more than {MAX_OPERATIONS} operations", path="$.operations", limit=MAX_OPERATIONS)
-    outcomes: list[Outcome] = []
+    outcomes: list[CommitOutcome] = []
     for id, some in itertools.groupby(operations, key=lambda one: one.canvas):
         outcomes += await _apply(call.canvas, id, list(some))
     return Outcomes(outcomes=tuple(_located(outcome, number) for number, outcome in enumerate(outcomes)))
 
 
-async def _apply(canvas: CanvasState, id: str, rest: list[Operation]) -> list[Outcome]:
+async def _apply(canvas: CanvasState, id: str, rest: list[Operation]) -> list[CommitOutcome]:
     """Applies the changes of one canvas."""
     nodes = canvas.nodes
-    outcomes: list[Outcome] = []
+    outcomes: list[CommitOutcome] = []
     while rest and rest[0].op == "create":
         outcomes.append(await _created(canvas, rest.pop(0)))
     if not rest:
@@ -164,14 +164,14 @@ async def _apply(canvas: CanvasState, id: str, rest: list[Operation]) -> list[Ou
     return outcomes
 
 
-async def _created(canvas: CanvasState, operation: Operation) -> Outcome:
+async def _created(canvas: CanvasState, operation: Operation) -> CommitOutcome:
     try:
         await _create(canvas, operation.title, operation.description, operation.canvas)
     except (HttpProblem, SessionBusy) as error:
         return _failed(problem_of(error))
     except SessionError as error:
         raise _not_saved(error) from None
-    return Outcome()
+    return CommitOutcome()
 
 
 async def _create(canvas: CanvasState, title: str | None, description: str | None, id: str | None = None) -> str:
@@ -185,7 +185,7 @@ def _not_saved(error: SessionError) -> HttpProblem:
     return HttpProblem(503, str(error), code="not_saved", remedy="send the batch again")
 
 
-def _located(outcome: Outcome, number: int) -> Outcome:
+def _located(outcome: CommitOutcome, number: int) -> CommitOutcome:
     """Names the operation in the path of an error: `$.operations[3].canvas`."""
     if outcome.error is None:
         return outcome
@@ -193,13 +193,13 @@ def _located(outcome: Outcome, number: int) -> Outcome:
     return replace(outcome, error={**outcome.error, "path": f"$.operations[{number}]{path}"})
 
 
-def _outcomes(nodes: Any, session: Session, operations: Sequence[Operation]) -> list[Outcome]:
+def _outcomes(nodes: Any, session: Session, operations: Sequence[Operation]) -> list[CommitOutcome]:
     """Applies changes in one write; raises SessionError if it fails: the client then sends them again."""
     with session.grouped():
         return [_outcome(nodes, session, operation) for operation in operations]
 
 
-def _outcome(nodes: Any, session: Session, operation: Operation) -> Outcome:
+def _outcome(nodes: Any, session: Session, operation: Operation) -> CommitOutcome:
     try:
         match operation.op:
             case "commit":
@@ -210,14 +210,14 @@ def _outcome(nodes: Any, session: Session, operation: Operation) -> Outcome:
             case "branch":
                 _set_branch(session, operation)
     except StaleHead as error:
-        return Outcome(stale=True, head=error.head)
+        return CommitOutcome(stale=True, head=error.head)
     except InterlinguaError as error:
         return _failed(problem_of(error))
-    return Outcome()
+    return CommitOutcome()
 
 
-def _failed(problem: HttpProblem) -> Outcome:
-    return Outcome(ok=False, error=problem.body()["detail"])
+def _failed(problem: HttpProblem) -> CommitOutcome:
+    return CommitOutcome(ok=False, error=problem.body()["detail"])
 
 
 def _commit(nodes: Any, session: Session, operation: Operation) -> None:
@@ -312,8 +312,8 @@ class ClientListener:
 
     def __init__(self, canvas: CanvasState, port: int) -> None:
         self._canvas = canvas
-        self._all = Channel(canvas.epoch)
-        self._channels: dict[str, Channel] = {}
+        self._all = EventChannel(canvas.epoch)
+        self._channels: dict[str, EventChannel] = {}
         self._nodes = canvas.nodes
         self._listener = Listener(self._app(), "127.0.0.1", port)
 
@@ -442,9 +442,9 @@ class ClientListener:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         id = request.match_info["id"]
         await asyncio.to_thread(self._nodes.reading(id).close)
-        return await self._follow(request, self._channels.setdefault(id, Channel(self._canvas.epoch)))
+        return await self._follow(request, self._channels.setdefault(id, EventChannel(self._canvas.epoch)))
 
-    async def _follow(self, request: web.Request, channel: Channel) -> web.StreamResponse:
+    async def _follow(self, request: web.Request, channel: EventChannel) -> web.StreamResponse:
         async def nothing() -> tuple[int, bytes]:
             return channel.last, b"{}"
 

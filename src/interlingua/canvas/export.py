@@ -50,8 +50,8 @@ from ..values.messages import (
     model_of,
 )
 from ..values.request import Conversation, Entry
-from .catalog import Describer
-from .routing import Call, route
+from .routing import ApiCall, route
+from .session_list import Describer
 from .shapes import (
     AudioView,
     BlockView,
@@ -64,7 +64,7 @@ from .shapes import (
     ImageView,
     LossView,
     MessageView,
-    Note,
+    NoteView,
     Scan,
     ScanRequest,
     SessionView,
@@ -575,7 +575,7 @@ def _entry(entry: Entry, material: Material, blobs: dict[str, dict[str, str]]) -
     if not isinstance(message, CustomMessage):
         for block in blocks_of(message.content):
             _keep(block, blobs)
-    notes = tuple(msgspec.convert(note, Note) for note in material.notes.get(id, ()))
+    notes = tuple(msgspec.convert(note, NoteView) for note in material.notes.get(id, ()))
     view = message_view(message, "", lambda name: None, _WHOLE)
     return EntryView(id=id, parent=entry.parent_id, message=_local(view), notes=notes)
 
@@ -643,7 +643,7 @@ FRAME_POLICY = (
 
 
 @route("POST", "/api/sessions/{key}/export/scan", body=ScanRequest, returns=Scan)
-async def scan(call: Call) -> Scan:
+async def scan(call: ApiCall) -> Scan:
     """List what looks private in an export, before it is written."""
     hub = await call.canvas.hub(call["key"])
 
@@ -656,7 +656,7 @@ async def scan(call: Call) -> Scan:
 
 
 @route("POST", "/api/sessions/{key}/export", body=ExportRequest)
-async def export(call: Call) -> web.Response:
+async def export(call: ApiCall) -> web.Response:
     """Export a session as a file, with the chosen matches replaced."""
     hub, request = await call.canvas.hub(call["key"]), call.body
 
@@ -687,7 +687,7 @@ def _plain_name(title: str) -> str:
 
 
 @route("POST", "/api/sessions/{key}/export/losses", body=ScanRequest, returns=ExportLosses)
-async def losses(call: Call) -> ExportLosses:
+async def losses(call: ApiCall) -> ExportLosses:
     """List the losses of a session in a dialect."""
     hub = await call.canvas.hub(call["key"])
 

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from ..conversion.adapting.adapter import adapt, structural_repairs
 from ..conversion.checks import check
-from ..conversion.prompt_cache import Difference, Piece, prompt_pieces, shared_prefix
+from ..conversion.prompt_cache import PromptDifference, PromptPiece, prompt_pieces, shared_prefix
 from ..dialects import WIRES
 from ..dialects.registry import DEFAULT_WIRE
 from ..sessions.cards import Totals
 from ..sessions.compaction import ROLE, first_kept_of, is_compaction
-from ..sessions.comparison import Pair as Aligned
+from ..sessions.comparison import MessagePair as Aligned
 from ..sessions.comparison import aligned, alike, comparable, spans
 from ..sessions.tree import is_message
 from ..values import jsontext
@@ -292,7 +292,7 @@ def cache_view(tree: Tree, to: str | None, dialect: str | None, last: int | None
     path = from_user(path[1:]) if is_partial else path
     answers = [at for at, entry in enumerate(path) if isinstance(entry.message, AssistantMessage)]
     rows: list[CacheRow] = []
-    before: list[Piece] | None = None
+    before: list[PromptPiece] | None = None
     shown = max(2, min(REQUESTS_SHOWN, _MESSAGES_ENCODED // max(len(path), 1)))
     first = max(0, len(answers) - shown)
     for at in answers[max(0, first - 1) :]:
@@ -326,8 +326,8 @@ def _row(
     sent: Sent,
     request: Request,
     ids: Sequence[str | None],
-    pieces: Sequence[Piece],
-    before: Sequence[Piece] | None,
+    pieces: Sequence[PromptPiece],
+    before: Sequence[PromptPiece] | None,
 ) -> CacheRow:
     message: AgentMessage = entry.message
     assert isinstance(message, AssistantMessage)
@@ -347,7 +347,7 @@ def _row(
     )
 
 
-def _broken(found: Difference, request: Request, sent: Sent, ids: Sequence[str | None]) -> Broken:
+def _broken(found: PromptDifference, request: Request, sent: Sent, ids: Sequence[str | None]) -> Broken:
     came = origins(request, sent)
     source = came.get(found.piece.path)
     entry = entry_of(source, ids)[0] if source is not None else None

@@ -36,7 +36,7 @@ from ..values.places import home as default_home
 from ..values.regular import read_regular
 from ..values.request import Conversation, Entry
 from ..values.text import natural
-from .shapes import FileProblem, Source
+from .shapes import FileProblemView, Source
 
 # --- importing files -------------------------------------------------------------------------------------------------
 #
@@ -52,7 +52,7 @@ _CUTS = 20  # lines dropped at the end of a truncated document until the rest ca
 _VERSION = 3  # version of the cache: incremented when reading changes
 
 
-class Imported(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ImportedConversation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A conversation of a file in the cache. `where` is the file, `number` counts the conversations of one file."""
 
     id: str
@@ -75,11 +75,11 @@ class FileNote(NamedTuple):
 class ImportedFile(Struct, frozen=True, omit_defaults=True):
     """An imported file: its conversations, and what could not be read."""
 
-    conversations: tuple[Imported, ...]
+    conversations: tuple[ImportedConversation, ...]
     problems: tuple[FileNote, ...] = ()
 
 
-class Cache:
+class ImportCache:
     """Imported files, as sessions of the agents of a separate store."""
 
     def __init__(self, folder: Path) -> None:
@@ -139,7 +139,7 @@ class Cache:
                 path.unlink(missing_ok=True)
         self.store.delete(agent, id)
 
-    def _fits(self, one: Imported, agent: str, state: os.stat_result) -> bool:
+    def _fits(self, one: ImportedConversation, agent: str, state: os.stat_result) -> bool:
         """Whether a cached conversation matches the file's current state."""
         same = (one.size, one.modified, one.version) == (state.st_size, state.st_mtime_ns, _VERSION)
         return same and self.store.path(agent, one.id).exists()
@@ -150,15 +150,17 @@ class Cache:
     def _import(
         self, data: bytes, agent: str, where: str, name: str, dialect: str | None, size: int, modified: int
     ) -> ImportedFile:
-        conversations: list[Imported] = []
+        conversations: list[ImportedConversation] = []
         problems: list[FileNote] = []
         if dialect in (None, OWN) and _is_own(data):
-            one = Imported(id=_digest(where), where=where, dialect=OWN, name=name, size=size, modified=modified)
+            one = ImportedConversation(
+                id=_digest(where), where=where, dialect=OWN, name=name, size=size, modified=modified
+            )
             self._write_own(data, agent, one)
             return ImportedFile((one,), tuple(FileNote(found.line, found.message) for found in examine(data).findings))
         found = _conversations(data, name, dialect, problems)
         for number, (conversation, kind, line) in enumerate(_or_repaired(found, data, dialect, problems)):
-            one = Imported(
+            one = ImportedConversation(
                 id=_digest(f"{where}#{number}"),
                 where=where,
                 number=number,
@@ -171,7 +173,7 @@ class Cache:
             conversations.append(one)
         return ImportedFile(tuple(conversations), tuple(problems))
 
-    def _save(self, conversation: Conversation, agent: str, one: Imported) -> None:
+    def _save(self, conversation: Conversation, agent: str, one: ImportedConversation) -> None:
         """Generates ids by counting where the file has none, so that links to entries stay valid."""
         numbers = count(1)
         path = self.store.path(agent, one.id)
@@ -194,7 +196,7 @@ class Cache:
         if one.modified:  # lists are sorted by when the conversation changed, not by when it was read
             os.utime(path, ns=(one.modified, one.modified))
 
-    def _write_own(self, data: bytes, agent: str, one: Imported) -> None:
+    def _write_own(self, data: bytes, agent: str, one: ImportedConversation) -> None:
         """Writes our own lines unchanged, invalid ones too."""
         path = self.store.path(agent, one.id)
         lines = data if data.endswith(b"\n") else data + b"\n"
@@ -216,7 +218,7 @@ def _with_free_places(entry: Entry) -> Entry:
     return replace(entry, message=CustomMessage(message.role, {**fields, "record": taken}))
 
 
-def _header(line: bytes, agent: str, one: Imported, conversation: Conversation) -> bytes:
+def _header(line: bytes, agent: str, one: ImportedConversation, conversation: Conversation) -> bytes:
     """Returns the first line of a session: its time is that of the first message, so that it is deterministic."""
     times = (getattr(entry.message, "timestamp", None) for entry in conversation.entries)
     created = next((at for at in times if isinstance(at, int)), one.modified // 1_000_000)
@@ -248,7 +250,7 @@ def _conversations(
     data: bytes, name: str, dialect: str | None, problems: list[FileNote]
 ) -> Iterator[tuple[Conversation, str, int | None]]:
     """Returns the conversations in a file, their dialects, and their lines if a file holds several."""
-    notes: list[sources.Problem] = []
+    notes: list[sources.SourceProblem] = []
     for document in sources.documents_of(data, name, dialect, notes):
         try:
             kind = dialect or document.dialect or _detected(document.data)
@@ -374,7 +376,7 @@ CLIENT = "canvas"  # the agent of sessions that canvas clients created
 GATEWAY = "gateway"
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class SessionPlace(Struct, frozen=True, kw_only=True):
     """The location of a session, and its role for the viewer."""
 
     key: str
@@ -399,8 +401,8 @@ class Library:
         self.home = home or default_home()
         self.folder = self.home / "canvas"
         self.store: Store = store_at(store, self.home)
-        self.cache = Cache(self.folder / "cache")
-        self._opened: dict[str, Place] = {}
+        self.cache = ImportCache(self.folder / "cache")
+        self._opened: dict[str, SessionPlace] = {}
         self._deleted: dict[tuple[str, Deleted], SessionInfo] = {}
         self._lock = threading.RLock()
         for found in self.cache.known(FILES):
@@ -411,7 +413,7 @@ class Library:
     def own_key(self, agent: str, id: str) -> str:
         return own_key(agent, id)
 
-    def place(self, key: str) -> Place:
+    def place(self, key: str) -> SessionPlace:
         """Returns the location of the session with this key; raises 404 for an invalid one."""
         with self._lock:
             known = self._opened.get(key)
@@ -423,27 +425,27 @@ class Library:
             return self._own(unquote(agent), unquote(id))
         raise HttpProblem(404, f"no session {key!r}", code="session_not_found", remedy="reload the list of sessions")
 
-    def current(self, place: Place) -> Place:
+    def current(self, place: SessionPlace) -> SessionPlace:
         """Returns the current state of a place: the problems of a file change as it is appended to."""
         with self._lock:
             return self._opened.get(place.key, place)
 
-    def _own(self, agent: str, id: str, info: SessionInfo | None = None) -> Place:
+    def _own(self, agent: str, id: str, info: SessionInfo | None = None) -> SessionPlace:
         source: Source = "client" if agent == CLIENT else "gateway" if agent.startswith(GATEWAY) else "own"
-        return Place(key=self.own_key(agent, id), agent=agent, id=id, source=source, group=agent, info=info)
+        return SessionPlace(key=self.own_key(agent, id), agent=agent, id=id, source=source, group=agent, info=info)
 
-    def open(self, place: Place, *, read_only: bool = True) -> Session:
+    def open(self, place: SessionPlace, *, read_only: bool = True) -> Session:
         """Opens the session at a place; raises SessionNotFound, SessionBusy."""
         if not read_only and place.read_only:
             raise HttpProblem(409, f"{place.key} is read-only", code="read_only", remedy="continue in a linked fork")
         return Session.open(place.id, agent=place.agent, store=self.store_of(place), create=False, read_only=read_only)
 
-    def store_of(self, place: Place) -> Store:
+    def store_of(self, place: SessionPlace) -> Store:
         return self.cache.store if place.read_only else self.store
 
     # --- lists -------------------------------------------------------------------------------------------------------
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[SessionPlace]:
         """Returns all sessions, the latest of each agent first, with their list data."""
         for agent in self.store.agents():
             for info in self.store.sessions(agent):
@@ -459,12 +461,12 @@ class Library:
         for place in opened:
             yield replace(place, info=infos.get((place.agent, place.id)))
 
-    def known(self) -> list[Place]:
+    def known(self) -> list[SessionPlace]:
         """Returns opened files and other programs' histories, without list data."""
         with self._lock:
             return list(self._opened.values())
 
-    def deleted(self) -> list[tuple[Place, Deleted]]:
+    def deleted(self) -> list[tuple[SessionPlace, Deleted]]:
         """Returns the deleted sessions that can be restored, with their list data, the latest deleted first."""
         found: dict[tuple[str, Deleted], SessionInfo] = {}
         for agent in self.store.agents():
@@ -477,7 +479,7 @@ class Library:
 
     # --- files -------------------------------------------------------------------------------------------------------
 
-    def open_path(self, path: Path, dialect: str | None = None) -> tuple[list[Place], list[FileProblem]]:
+    def open_path(self, path: Path, dialect: str | None = None) -> tuple[list[SessionPlace], list[FileProblemView]]:
         """Opens a file: as one of our sessions, else its conversations, read-only."""
         own = self.own_session(path)
         if own is not None:
@@ -486,18 +488,20 @@ class Library:
             found = self.cache.open_path(path, FILES, dialect)
         except (OSError, InterlinguaError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            return [], [FileProblem(name=str(path), message=why)]
+            return [], [FileProblemView(name=str(path), message=why)]
         return self._register(found), _problems(str(path), found)
 
-    def open_data(self, data: bytes, name: str, dialect: str | None) -> tuple[list[Place], list[FileProblem]]:
+    def open_data(
+        self, data: bytes, name: str, dialect: str | None
+    ) -> tuple[list[SessionPlace], list[FileProblemView]]:
         """Opens the bytes of a file that was dropped on the page."""
         try:
             found = self.cache.open_data(data, FILES, name, dialect)
         except InterlinguaError as error:
-            return [], [FileProblem(name=name, message=str(error))]
+            return [], [FileProblemView(name=name, message=str(error))]
         return self._register(found), _problems(name, found)
 
-    def close_file(self, place: Place) -> None:
+    def close_file(self, place: SessionPlace) -> None:
         """Removes an opened file from the list; the file itself is not touched."""
         with self._lock:
             self._opened.pop(place.key, None)
@@ -505,7 +509,7 @@ class Library:
 
     def register_watched(
         self, agent: str, label: str, found: ImportedFile, project: str | None, spawned_by: SpawnedBy | None
-    ) -> list[Place]:
+    ) -> list[SessionPlace]:
         """Adds another program's conversations to the list."""
         places = self._register(found, "watch", agent, label)
         about = {place.key: replace(place, project=project, spawned_by=spawned_by) for place in places}
@@ -513,7 +517,7 @@ class Library:
             self._opened.update(about)
         return list(about.values())
 
-    def unregister(self, where: str) -> list[Place]:
+    def unregister(self, where: str) -> list[SessionPlace]:
         """Removes the conversations of a missing file from the list."""
         with self._lock:
             gone = [place for place in self._opened.values() if place.where == where and place.source == "watch"]
@@ -521,7 +525,7 @@ class Library:
                 del self._opened[place.key]
         return gone
 
-    def own_session(self, path: Path) -> Place | None:
+    def own_session(self, path: Path) -> SessionPlace | None:
         """Returns the session of this home that a file is; None for other files."""
         resolved = path.resolve()
         if not isinstance(self.store, FileStore) or resolved.suffix != ENDING:
@@ -532,11 +536,11 @@ class Library:
 
     def _register(
         self, found: ImportedFile, source: Source = "file", agent: str = FILES, group: str = FILES
-    ) -> list[Place]:
+    ) -> list[SessionPlace]:
         places = []
         for one in found.conversations:
             key = f"file~{one.id}" if source == "file" else f"watch~{quote(agent, safe='')}~{one.id}"
-            place = Place(
+            place = SessionPlace(
                 key=key,
                 agent=agent,
                 id=one.id,
@@ -554,8 +558,8 @@ class Library:
         return places
 
 
-def _problems(name: str, found: ImportedFile) -> list[FileProblem]:
-    return [FileProblem(name=name, line=note.line, message=note.message) for note in found.problems]
+def _problems(name: str, found: ImportedFile) -> list[FileProblemView]:
+    return [FileProblemView(name=name, line=note.line, message=note.message) for note in found.problems]
 
 
 def expand(paths: Iterable[Path]) -> Iterator[Path]:

@@ -75,7 +75,7 @@ class _Block:
         return TextView(text=text)
 
 
-class Node:
+class RunningNode:
     """A response in progress."""
 
     def __init__(self, name: str, run: str, message: AssistantMessage, parent: str | None, losses: LossCounts | None):
@@ -113,7 +113,7 @@ class Feed:
         self._at = at
         self._losses = losses
         self._on_tool = on_tool
-        self._node: Node | None = None
+        self._node: RunningNode | None = None
         self._count = 0
         self._begun: dict[str, float] = {}
 
@@ -140,7 +140,7 @@ class Feed:
 
     def _begin(self, message: AssistantMessage) -> None:
         self._count += 1
-        self._node = Node(f"{self._run}.{self._count}", self._run, message, self._at(), self._losses)
+        self._node = RunningNode(f"{self._run}.{self._count}", self._run, message, self._at(), self._losses)
         self._hub.live[self._node.name] = self._node
         self._hub.publish("live", self._node.view())
 

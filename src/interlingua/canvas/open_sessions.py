@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from ..serving.problems import HttpProblem
-from ..serving.sse import Channel, Joiner
+from ..serving.sse import EventChannel, Joiner
 from ..sessions import Session
-from .catalog import Describer, Finder
-from .library import Library, Place
+from .library import Library, SessionPlace
+from .session_list import Describer, Finder
 from .shapes import BranchView, IndexState, LiveState, Row, SessionView, encode
 from .trees import Tree
 
@@ -31,10 +31,10 @@ ROWS_AT_ONCE = 500  # rows in one event
 class Hub:
     """One open session."""
 
-    def __init__(self, tree: Tree, epoch: str, describe: Callable[[Place], SessionView]) -> None:
+    def __init__(self, tree: Tree, epoch: str, describe: Callable[[SessionPlace], SessionView]) -> None:
         self.tree = tree
         self.place = tree.place
-        self.channel = Channel(epoch)
+        self.channel = EventChannel(epoch)
         self.used = time.monotonic()
         self.live: dict[str, Any] = {}  # nodes in progress, by name
         self.runs: dict[str, Any] = {}
@@ -58,7 +58,7 @@ class Hub:
         for session in self.tree.sessions:
             self._tasks.append(asyncio.ensure_future(self._follow(session)))
 
-    async def link(self, place: Place) -> None:
+    async def link(self, place: SessionPlace) -> None:
         """Shows a linked fork in this tree."""
         if await asyncio.to_thread(self.tree.link, place.key, place):
             self._tasks.append(asyncio.ensure_future(self._follow(self.tree.sessions[-1])))
@@ -195,7 +195,7 @@ class OpenSessions(ABC):
         self.epoch = secrets.token_hex(4)
         self.finder = Finder(library)
         self.describer = Describer(library, self.finder)
-        self.events = Channel(self.epoch)
+        self.events = EventChannel(self.epoch)
         self._hubs: dict[str, asyncio.Task[Hub]] = {}
         self._notifying: set[asyncio.Task[None]] = set()
 
@@ -220,7 +220,7 @@ class OpenSessions(ABC):
         hub.start()
         return hub
 
-    def describe(self, place: Place, *, wait: bool = True) -> SessionView:
+    def describe(self, place: SessionPlace, *, wait: bool = True) -> SessionView:
         """Returns the list view of a session, with its current runs; slow parts are omitted unless `wait`."""
         view = self.describer.view(place if place.info is not None else self.library.current(place), wait=wait)
         live = self.live_state(place.key)
@@ -256,7 +256,7 @@ class OpenSessions(ABC):
         self.describer.forget(key)
         self.events.publish("gone", encode({"key": key}))
 
-    def session_changed(self, place: Place) -> None:
+    def session_changed(self, place: SessionPlace) -> None:
         """Sends the new description of a session to the viewers of the list, of the session itself, and of the one
         that started it as a sub-agent.
         """

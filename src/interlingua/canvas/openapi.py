@@ -16,7 +16,7 @@ from msgspec import Struct
 from .._version import __version__
 from ..values import jsontext
 from . import client_server, export, reading_routes, writing_routes
-from .routing import BYTES, JSON, ROUTES, Call, Route, route
+from .routing import BYTES, JSON, ROUTES, ApiCall, ApiRoute, route
 from .shapes import Approval, LiveNode, RunView, Shape
 
 _EVENTS = "text/event-stream"
@@ -39,7 +39,7 @@ class ErrorBody(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/openapi.json", returns=dict[str, Any])
-async def openapi(call: Call) -> web.Response:
+async def openapi(call: ApiCall) -> web.Response:
     """Get this document."""
     return web.Response(body=jsontext.write(document()), content_type="application/json")
 
@@ -74,7 +74,7 @@ def document() -> dict[str, Any]:
     return plain
 
 
-def _types(routes: list[Route]) -> list[Any]:
+def _types(routes: list[ApiRoute]) -> list[Any]:
     found: list[Any] = [ErrorBody, Approval, LiveNode, RunView]
     for one in routes:
         found += [part for part in (one.query, one.body, one.returns) if part not in (None, BYTES)]
@@ -85,7 +85,7 @@ def _name_of(kind: Any) -> str:
     return getattr(kind, "__name__", str(kind))
 
 
-def _operation(route: Route, known: dict[str, Any]) -> dict[str, Any]:
+def _operation(route: ApiRoute, known: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": f"{route.tag or 'viewer'}_{route.handler.__name__}",
         "summary": route.summary,
@@ -103,14 +103,14 @@ def _operation(route: Route, known: dict[str, Any]) -> dict[str, Any]:
     return operation
 
 
-def _path_parameters(route: Route) -> list[dict[str, Any]]:
+def _path_parameters(route: ApiRoute) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in _PARAMETER.findall(route.path)
     ]
 
 
-def _query_parameters(route: Route) -> list[dict[str, Any]]:
+def _query_parameters(route: ApiRoute) -> list[dict[str, Any]]:
     if route.query is None:
         return []
     schema = msgspec.json.schema(route.query)
@@ -121,7 +121,7 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-def _response(route: Route, known: dict[str, Any]) -> dict[str, Any]:
+def _response(route: ApiRoute, known: dict[str, Any]) -> dict[str, Any]:
     if route.returns is None:
         kind = _EVENTS if route.path.endswith("/events") else BYTES
         return {"description": route.summary, "content": {kind: {"schema": {"type": "string"}}}}

@@ -25,9 +25,9 @@ from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.regular import read_regular
 from ..values.text import natural
-from .catalog import scope, searched
 from .inspection import cache_view, compare_view, context_view, doctor_view
-from .routing import BYTES, LIMITS, MAX_STREAMS, Call, CanvasState, Route, read_limited, route
+from .routing import BYTES, LIMITS, MAX_STREAMS, ApiCall, ApiRoute, CanvasState, read_limited, route
+from .session_list import scope, searched
 from .shapes import (
     CacheView,
     Comparison,
@@ -97,13 +97,13 @@ class BlobQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/me", returns=Me)
-async def me(call: Call) -> Me:
+async def me(call: ApiCall) -> Me:
     """Get the current visitor, and the server's capabilities."""
     return call.canvas.me(call.visitor)
 
 
 @route("POST", "/api/login", body=Login, returns=Me)
-async def login(call: Call) -> web.Response:
+async def login(call: ApiCall) -> web.Response:
     """Exchange a one-time token or a key for a cookie."""
     access, body = call.canvas.access, call.body
     cookie = access.redeem(body.token) if body.token else access.redeem_key(body.key) if body.key else None
@@ -116,7 +116,7 @@ async def login(call: Call) -> web.Response:
 
 
 @route("POST", "/api/logout", body=Nothing, returns=Nothing)
-async def logout(call: Call) -> web.Response:
+async def logout(call: ApiCall) -> web.Response:
     """Invalidate the cookie."""
     cookie = call.request.cookies.get(call.canvas.cookie_name)
     if cookie is not None:
@@ -127,13 +127,13 @@ async def logout(call: Call) -> web.Response:
 
 
 @route("POST", "/api/links", body=Nothing, returns=Link)
-async def links(call: Call) -> Link:
+async def links(call: ApiCall) -> Link:
     """Create another one-time URL, for another browser."""
     return Link(address=call.canvas.link())
 
 
 @route("GET", "/api/events", query=EventsQuery)
-async def all_events(call: Call) -> web.StreamResponse:
+async def all_events(call: ApiCall) -> web.StreamResponse:
     """Follow the list of sessions, as server-sent events."""
     canvas = call.canvas
 
@@ -144,13 +144,13 @@ async def all_events(call: Call) -> web.StreamResponse:
 
 
 @route("GET", "/api/sessions/{key}/events", query=EventsQuery)
-async def session_events(call: Call) -> web.StreamResponse:
+async def session_events(call: ApiCall) -> web.StreamResponse:
     """Follow one session, as server-sent events."""
     hub = await call.canvas.hub(call["key"])
     return await _streamed(call, hub.channel, hub.snapshot)
 
 
-async def _streamed(call: Call, channel: Any, snapshot: Any) -> web.StreamResponse:
+async def _streamed(call: ApiCall, channel: Any, snapshot: Any) -> web.StreamResponse:
     canvas = call.canvas
     if canvas.streams >= MAX_STREAMS:
         raise HttpProblem(429, f"{MAX_STREAMS} viewers are connected", remedy="close a tab and reload")
@@ -161,7 +161,7 @@ async def _streamed(call: Call, channel: Any, snapshot: Any) -> web.StreamRespon
         canvas.streams -= 1
 
 
-async def blob(call: Call) -> web.Response:
+async def blob(call: ApiCall) -> web.Response:
     """Get the data of a block, by its hash."""
     name = call["sha256"]
     key, _, entry = call.query.in_.partition("/")
@@ -200,20 +200,20 @@ def _ranged(request: web.Request, data: bytes, kind: str, headers: dict[str, str
     return web.Response(status=206, body=data[start:stop], content_type=kind, headers=headers)
 
 
-BLOB = Route("GET", "/blobs/{sha256}", blob, "Get the data of a block, by its hash.", BlobQuery)
+BLOB = ApiRoute("GET", "/blobs/{sha256}", blob, "Get the data of a block, by its hash.", BlobQuery)
 
 
 # --- view state ------------------------------------------------------------------------------------------------------
 
 
 @route("GET", "/api/sessions/{key}/view", returns=dict[str, Any])
-async def view(call: Call) -> web.Response:
+async def view(call: ApiCall) -> web.Response:
     """Get the page's view state of a session: positions, folds."""
     return web.Response(body=jsontext.write(_stored_view(call.canvas, call["key"])), content_type="application/json")
 
 
 @route("PUT", "/api/sessions/{key}/view", body=dict[str, Any], returns=Nothing)
-async def keep_view(call: Call) -> Nothing:
+async def keep_view(call: ApiCall) -> Nothing:
     """Store the page's view state of a session."""
     data = jsontext.write(call.body)
     if len(data) > VIEW_LIMIT:
@@ -247,7 +247,7 @@ TEXT_LIMIT = 2_000_000
 T = TypeVar("T")
 
 
-async def in_thread(call: Call, key: str, work: Callable[..., T], *values: Any) -> T:
+async def in_thread(call: ApiCall, key: str, work: Callable[..., T], *values: Any) -> T:
     """Calls a function on an open session's tree, in a thread."""
     hub = await call.canvas.hub(key)
     return await asyncio.to_thread(work, hub.tree, *values)
@@ -282,7 +282,7 @@ class CollectorPause:
 _collector_pause = CollectorPause()
 
 
-async def inspected(call: Call, work: Callable[[], T], messages: int) -> T:
+async def inspected(call: ApiCall, work: Callable[[], T], messages: int) -> T:
     """Calls a function that reads up to so many messages, in a thread.
 
     They are read for a few visitors at a time, and for none that has gone on: a page asks anew with every step of the
@@ -315,7 +315,7 @@ class SessionsQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/sessions", query=SessionsQuery, returns=SessionList)
-async def sessions(call: Call) -> SessionList:
+async def sessions(call: ApiCall) -> SessionList:
     """List the sessions."""
     return await asyncio.to_thread(_listed, call.canvas, call.query)
 
@@ -361,7 +361,7 @@ _SORTS: dict[str, Callable[[SessionView], Any]] = {
 
 
 @route("GET", "/api/sessions/{key}", returns=SessionView)
-async def session(call: Call) -> SessionView:
+async def session(call: ApiCall) -> SessionView:
     """Get a session of the list."""
     hub = await call.canvas.hub(call["key"])
     return await asyncio.to_thread(call.canvas.describe, hub.place)
@@ -373,7 +373,7 @@ class FilesQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("POST", "/api/files", query=FilesQuery, body=BYTES, returns=OpenedFiles, status=201)
-async def files(call: Call) -> OpenedFiles:
+async def files(call: ApiCall) -> OpenedFiles:
     """Open a file of any dialect."""
     if call.request.content_type not in (BYTES, "application/json", "text/plain", "application/x-ndjson"):
         raise HttpProblem(415, f"a body of type {call.request.content_type!r}", remedy=f"send {BYTES}")
@@ -391,7 +391,7 @@ async def files(call: Call) -> OpenedFiles:
 
 
 @route("GET", "/api/sources", returns=SourceList)
-async def sources(call: Call) -> SourceList:
+async def sources(call: ApiCall) -> SourceList:
     """List the sources of sessions."""
     return await asyncio.to_thread(_sources, call.canvas)
 
@@ -430,7 +430,7 @@ class TreeQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/sessions/{key}/tree", query=TreeQuery, returns=TreePage)
-async def tree(call: Call) -> TreePage:
+async def tree(call: ApiCall) -> TreePage:
     """Get a page of the tree's rows, in log order. After the end of a path, the whole is read from `next` on."""
     return await tree_page(call.canvas, call["key"], call.query)
 
@@ -476,7 +476,7 @@ class EntriesQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/sessions/{key}/entries", query=EntriesQuery, returns=EntryPage)
-async def entries(call: Call) -> EntryPage:
+async def entries(call: ApiCall) -> EntryPage:
     """Get the contents of entries: those named, or the end of a path."""
     query = call.query
 
@@ -502,7 +502,7 @@ async def entries(call: Call) -> EntryPage:
 
 
 @route("GET", "/api/sessions/{key}/entries/{id}", returns=EntryView)
-async def entry(call: Call) -> EntryView:
+async def entry(call: ApiCall) -> EntryView:
     """Get an entry with its contents."""
     return await in_thread(call, call["key"], lambda tree: tree.view(tree.entry(call["id"])))
 
@@ -514,7 +514,7 @@ class TextQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/sessions/{key}/entries/{id}/text", query=TextQuery, returns=TextPart)
-async def text(call: Call) -> TextPart:
+async def text(call: ApiCall) -> TextPart:
     """Get a part of a long block."""
     query = call.query
     limit = _within(query.limit, 1, TEXT_LIMIT, "query.limit")
@@ -528,7 +528,7 @@ class RawQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/sessions/{key}/entries/{id}/raw", query=RawQuery, returns=TextPart)
-async def raw(call: Call) -> TextPart:
+async def raw(call: ApiCall) -> TextPart:
     """Get a part of an entry's stored JSON, indented."""
     limit = _within(call.query.limit, 1, TEXT_LIMIT, "query.limit")
     offset = _within(call.query.offset, 0, 1 << 40, "query.offset")
@@ -536,7 +536,7 @@ async def raw(call: Call) -> TextPart:
 
 
 @route("GET", "/api/sessions/{key}/entries/{id}/versions", returns=Versions)
-async def versions(call: Call) -> Versions:
+async def versions(call: ApiCall) -> Versions:
     """Get the content of an entry at each version."""
     return await in_thread(call, call["key"], lambda tree: Versions(versions=tree.versions(call["id"])))
 
@@ -549,7 +549,7 @@ class ToQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/sessions/{key}/stats", query=ToQuery, returns=TotalsView)
-async def stats(call: Call) -> TotalsView:
+async def stats(call: ApiCall) -> TotalsView:
     """Get totals of a branch, or of the whole tree."""
 
     def counted(tree: Any) -> TotalsView:
@@ -563,7 +563,7 @@ async def stats(call: Call) -> TotalsView:
 
 
 @route("GET", "/api/sessions/{key}/timeline", query=ToQuery, returns=Timeline)
-async def times(call: Call) -> Timeline:
+async def times(call: ApiCall) -> Timeline:
     """Get times, tokens and costs along a branch."""
 
     def rows(tree: Any) -> Timeline:
@@ -593,7 +593,7 @@ class FindQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/search", query=FindQuery, returns=SearchResult)
-async def search(call: Call) -> SearchResult:
+async def search(call: ApiCall) -> SearchResult:
     """Search the text of all sessions, or of one."""
     query, canvas = call.query, call.canvas
     hub = await canvas.hub(query.in_) if query.in_ is not None else None
@@ -623,7 +623,7 @@ async def search(call: Call) -> SearchResult:
 
 
 @route("GET", "/api/filters", returns=FilterValues)
-async def filters(call: Call) -> FilterValues:
+async def filters(call: ApiCall) -> FilterValues:
     """The roles, tools and models that a search can filter by."""
     return await asyncio.to_thread(call.canvas.finder.filters)
 
@@ -638,7 +638,7 @@ class CompareQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/compare", query=CompareQuery, returns=Comparison)
-async def compare(call: Call) -> Comparison:
+async def compare(call: ApiCall) -> Comparison:
     """Compare two branches, or two sessions, message by message."""
     query, canvas = call.query, call.canvas
     left, right = await canvas.hub(query.a), await canvas.hub(query.b)
@@ -653,7 +653,7 @@ async def compare(call: Call) -> Comparison:
 
 
 @route("GET", "/api/dialects", returns=Dialects)
-async def dialects(call: Call) -> Dialects:
+async def dialects(call: ApiCall) -> Dialects:
     """List the formats in which conversations can be shown and exported."""
     return Dialects(
         wires=tuple(DialectView(id=name, label=name) for name in WIRES),
@@ -672,7 +672,7 @@ class WireQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/sessions/{key}/wire", query=WireQuery, returns=WireView)
-async def wire(call: Call) -> WireView:
+async def wire(call: ApiCall) -> WireView:
     """Get the request or response as a dialect encodes it, each loss at its position."""
     query = call.query
 
@@ -707,7 +707,7 @@ class DoctorQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/sessions/{key}/doctor", query=DoctorQuery, returns=DoctorView)
-async def doctor(call: Call) -> DoctorView:
+async def doctor(call: ApiCall) -> DoctorView:
     """Check the conversation for a model, before anything is sent."""
     query = call.query
 
@@ -725,7 +725,7 @@ class CacheQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/sessions/{key}/cache", query=CacheQuery, returns=CacheView)
-async def cache(call: Call) -> CacheView:
+async def cache(call: ApiCall) -> CacheView:
     """Show which prefix each request shares with the previous one, and what invalidated it."""
     if call.query.as_ is not None and call.query.as_ not in WIRES:
         raise HttpProblem(422, f"no wire {call.query.as_!r}", path="query.as", remedy="see /api/dialects")
@@ -743,7 +743,7 @@ class ContextQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/sessions/{key}/context", query=ContextQuery, returns=ContextView)
-async def context(call: Call) -> ContextView:
+async def context(call: ApiCall) -> ContextView:
     """Get what the model read at an entry, and how much of its window that used."""
     query = call.query
 

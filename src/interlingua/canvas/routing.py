@@ -2,8 +2,8 @@
 
 The OpenAPI document is generated from the routes.
 
-A handler takes a `Call` and returns a shape; parsing and validating the request, and responding in the published error
-shape, is done here, once.
+A handler takes an `ApiCall` and returns a shape; parsing and validating the request, and responding in the published
+error shape, is done here, once.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from ..values.places import has_package_plugins
 from .library import Library
 from .live import Feeds, ReportedRun
 from .open_sessions import OpenSessions
-from .runs import Run, Runs, Toolbox
+from .runs import CanvasRun, CanvasRuns, Toolbox
 from .shapes import Me, SourceView, ToolDisplayView, encode
 from .watchers import Watcher
 from .writers import Lingering, Nodes
@@ -60,7 +60,7 @@ class CanvasState(OpenSessions):
         super().__init__(library)
         self.keys = KeyRing(library.folder / "keys.json")
         self.access = Access(library.folder, self.keys)
-        self.runs = Runs(self, toolbox or Toolbox(), client)
+        self.runs = CanvasRuns(self, toolbox or Toolbox(), client)
         self.lingering = Lingering(self.runs.writers)
         self.nodes = Nodes(library)
         self.feeds = Feeds(self)
@@ -69,7 +69,7 @@ class CanvasState(OpenSessions):
         self.short_inspections = asyncio.Semaphore(MAX_INSPECTIONS)
         self.watchers = [Watcher(library, given) for given in dict.fromkeys(watch)]
 
-    def _all_runs(self, key: str | None = None) -> list[Run | ReportedRun]:
+    def _all_runs(self, key: str | None = None) -> list[CanvasRun | ReportedRun]:
         return [*self.runs.all(key), *self.feeds.all(key)]
 
     @property
@@ -120,7 +120,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Call:
+class ApiCall:
     """One validated request: path parameters, query and body in their shapes, and the visitor."""
 
     canvas: CanvasState
@@ -134,10 +134,10 @@ class Call:
         return self.request.match_info[name]
 
 
-Handler: TypeAlias = Callable[[Call], Awaitable[Any]]
+Handler: TypeAlias = Callable[[ApiCall], Awaitable[Any]]
 
 
-class Route(NamedTuple):
+class ApiRoute(NamedTuple):
     method: str
     path: str
     handler: Handler
@@ -149,7 +149,7 @@ class Route(NamedTuple):
     tag: str = ""
 
 
-ROUTES: list[Route] = []
+ROUTES: list[ApiRoute] = []
 
 
 def route(
@@ -166,17 +166,17 @@ def route(
     def add(handler: Handler) -> Handler:
         summary = (handler.__doc__ or "").strip().split("\n")[0]
         tag = handler.__module__.rpartition(".")[2].removesuffix("_routes")
-        ROUTES.append(Route(method, path, handler, summary, query, body, returns, status, tag))
+        ROUTES.append(ApiRoute(method, path, handler, summary, query, body, returns, status, tag))
         return handler
 
     return add
 
 
-async def answer(found: Route, canvas: CanvasState, request: web.Request, visitor: Visitor) -> web.StreamResponse:
+async def answer(found: ApiRoute, canvas: CanvasState, request: web.Request, visitor: Visitor) -> web.StreamResponse:
     """Parses a request into its shapes, calls the handler, and writes the response."""
     query = _query(request, found.query) if found.query is not None else None
     body = await _body(request, found.body) if found.body not in (None, BYTES) else None
-    given = await found.handler(Call(canvas, request, visitor, query, body))
+    given = await found.handler(ApiCall(canvas, request, visitor, query, body))
     if isinstance(given, web.StreamResponse):
         return given
     return web.Response(body=encode(given), status=found.status, content_type=JSON)

@@ -44,7 +44,7 @@ from ..values.messages import (
 )
 from ..values.regular import read_regular
 from ..values.request import Context, ModelDescriptor, Request
-from .library import Place
+from .library import SessionPlace
 from .live import Feed
 from .open_sessions import Hub, OpenSessions
 from .shapes import (
@@ -160,7 +160,7 @@ _MEDIA = {"image": ImageBlock, "audio": AudioBlock, "document": DocumentBlock}
 _log = logging.getLogger(__name__)
 
 
-class Run:
+class CanvasRun:
     """One model's response, with its tools."""
 
     def __init__(self, view: RunView, hub: Hub, agent: Agent, history: BranchHistory) -> None:
@@ -222,7 +222,7 @@ class Run:
         )
 
 
-class Runs:
+class CanvasRuns:
     """All runs of one canvas."""
 
     def __init__(self, canvas: OpenSessions, toolbox: Toolbox, client: Client | None = None) -> None:
@@ -231,17 +231,17 @@ class Runs:
         self.toolbox = toolbox
         self.writers = Writers(canvas.library)
         self.uploads = Uploads(canvas.library.folder / "uploads")
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, CanvasRun] = {}
         self._started: dict[str, StartedRuns] = {}
 
     @property
     def client(self) -> Client:
         return self._client or default_client()
 
-    def all(self, key: str | None = None) -> list[Run]:
+    def all(self, key: str | None = None) -> list[CanvasRun]:
         return [run for run in self._runs.values() if key in (None, run.key, run.hub.place.key)]
 
-    def find(self, id: str) -> Run:
+    def find(self, id: str) -> CanvasRun:
         run = self._runs.get(id)
         if run is None:
             raise HttpProblem(404, f"no run {id!r}", code="run_not_found", remedy="reload the session")
@@ -330,7 +330,7 @@ class Runs:
         block: Block = _MEDIA[given.type](data=encoded, mime_type=given.mime_type, **title)
         return block
 
-    async def _writer(self, hub: Hub, at: str | None) -> tuple[Place, Session, bool]:
+    async def _writer(self, hub: Hub, at: str | None) -> tuple[SessionPlace, Session, bool]:
         """Returns the session to write: the one that holds the entry, or a linked fork if that cannot be written."""
         key = await asyncio.to_thread(hub.tree.key_at, at)
         place = self._canvas.library.place(key)
@@ -400,7 +400,7 @@ class Runs:
     async def _make(
         self,
         hub: Hub,
-        place: Place,
+        place: SessionPlace,
         session: Session,
         at: str | None,
         name: str,
@@ -409,7 +409,7 @@ class Runs:
         request: RunRequest,
         tools: Sequence[Any],
         prompted: bool,
-    ) -> Run:
+    ) -> CanvasRun:
         history = await asyncio.to_thread(BranchHistory, session, at, branch)
         base = session.base
         options = _options(request)
@@ -438,13 +438,13 @@ class Runs:
             losses=losses,
             tools=request.tools,
         )
-        run = Run(view, hub, agent, history)
+        run = CanvasRun(view, hub, agent, history)
         agent.approve = lambda request: self._approve(run, request)
         return run
 
     # --- execution ---------------------------------------------------------------------------------------------------
 
-    async def _execute(self, run: Run, place: Place, hub: Hub) -> None:
+    async def _execute(self, run: CanvasRun, place: SessionPlace, hub: Hub) -> None:
         """Runs to the end; viewers see the outcome."""
 
         def doing(name: str | None) -> None:
@@ -482,7 +482,7 @@ class Runs:
         run.turn(state, error=error, ended=_now())
         self._canvas.session_changed(hub.place)
 
-    async def _approve(self, run: Run, request: ApprovalRequest) -> bool:
+    async def _approve(self, run: CanvasRun, request: ApprovalRequest) -> bool:
         """Waits for the user's approval."""
         rule = standing_rule(request.tool_name, request.params)
         approval = Approval(
@@ -510,7 +510,7 @@ class Runs:
                 run.turn("waiting" if run.waiting else "running")
                 self._canvas.session_changed(run.hub.place)
 
-    def answer(self, run: Run, call_id: str, allow: bool, always: bool) -> None:
+    def answer(self, run: CanvasRun, call_id: str, allow: bool, always: bool) -> None:
         """Resolves a call that waits for approval."""
         self._refuse_over(run)
         waiting = run.waiting.get(call_id)
@@ -527,11 +527,11 @@ class Runs:
             future.set_result(allow)
         run.hub.publish("answered", {"run": run.id, "callId": call_id, "allow": allow})
 
-    def stop(self, run: Run) -> None:
+    def stop(self, run: CanvasRun) -> None:
         self._refuse_over(run)
         run.agent.abort("stopped")
 
-    def steer(self, run: Run, text: str) -> None:
+    def steer(self, run: CanvasRun, text: str) -> None:
         """Queues input for a running agent; it is sent as soon as all running calls have results."""
         self._refuse_over(run)
         if not text.strip():
@@ -539,7 +539,7 @@ class Runs:
         run.agent.steer(UserMessage(content=text, timestamp=_now()))
         run.turn(run.view().state)
 
-    def _refuse_over(self, run: Run) -> None:
+    def _refuse_over(self, run: CanvasRun) -> None:
         if not run.is_active:
             raise HttpProblem(409, f"the run {run.id} is over", code="run_over", remedy="continue from its end")
 

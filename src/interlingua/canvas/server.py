@@ -23,7 +23,7 @@ from ..values.errors import InterlinguaError
 from . import client_server, export, openapi, reading_routes, writing_routes  # noqa: F401
 from .client_server import ClientListener
 from .library import Library
-from .routing import LIMITS, ROUTES, CanvasState, Route, answer
+from .routing import LIMITS, ROUTES, ApiRoute, CanvasState, answer
 from .runs import Toolbox
 from .shapes import TreePage, encode
 from .watchers import follow_home, follow_store
@@ -146,7 +146,7 @@ class Canvas(CanvasState):
         app.router.add_route("GET", "/{path:.*}", guard.guarded(self._page))
         return app
 
-    def _checked(self, found: Route) -> guard.Handler:
+    def _checked(self, found: ApiRoute) -> guard.Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             guard.refuse_foreign_host(request, self._names)
             guard.refuse_foreign_origin(request)

@@ -36,7 +36,7 @@ class ForkedFrom(Shape, frozen=True, kw_only=True):
     entry: str | None = None
 
 
-class SpawnedBy(Shape, frozen=True, kw_only=True):
+class SpawnedByView(Shape, frozen=True, kw_only=True):
     """The call that started a sub-agent's session."""
 
     session: str
@@ -67,7 +67,7 @@ class SessionView(Shape, frozen=True, kw_only=True):
     problems: int = 0
     read_only: bool = False
     forked_from: ForkedFrom | None = None
-    spawned_by: SpawnedBy | None = None
+    spawned_by: SpawnedByView | None = None
     shape: tuple[tuple[int, ...], ...] = ()
     live: LiveState | None = None
     rated: int = 0
@@ -125,7 +125,7 @@ class DeletedList(Shape, frozen=True, kw_only=True):
     sessions: tuple[DeletedView, ...]
 
 
-class FileProblem(Shape, frozen=True, kw_only=True):
+class FileProblemView(Shape, frozen=True, kw_only=True):
     name: str
     line: int | None = None
     message: str
@@ -133,7 +133,7 @@ class FileProblem(Shape, frozen=True, kw_only=True):
 
 class OpenedFiles(Shape, frozen=True, kw_only=True):
     sessions: tuple[SessionView, ...]
-    problems: tuple[FileProblem, ...]
+    problems: tuple[FileProblemView, ...]
 
 
 class SourceView(Shape, frozen=True, kw_only=True):
@@ -390,7 +390,7 @@ class MessageView(Shape, frozen=True, kw_only=True):
     fields: dict[str, Any] | None = None
 
 
-class Note(Shape, frozen=True, kw_only=True):
+class NoteView(Shape, frozen=True, kw_only=True):
     id: str
     text: str | None = None
     rating: int | None = None
@@ -403,7 +403,7 @@ class EntryView(Shape, frozen=True, kw_only=True):
     parent: str | None = None
     version: int = 0
     message: MessageView
-    notes: tuple[Note, ...] = ()
+    notes: tuple[NoteView, ...] = ()
 
 
 class EntryPage(Shape, frozen=True, kw_only=True):

@@ -38,8 +38,19 @@ from ..values.messages import (
     blocks_of,
 )
 from ..values.request import Context, Entry, ModelDescriptor, Request
-from .library import Library, Place
-from .shapes import AnsweredCall, BranchView, CallRow, EntryView, LineProblem, Note, Row, RowUsage, TextPart, Version
+from .library import Library, SessionPlace
+from .shapes import (
+    AnsweredCall,
+    BranchView,
+    CallRow,
+    EntryView,
+    LineProblem,
+    NoteView,
+    Row,
+    RowUsage,
+    TextPart,
+    Version,
+)
 from .views import MediaData, block_text, message_view, pretty, raw_of
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -192,7 +203,7 @@ LOOKED_BACK = 64  # lines before a page that are searched for the start of its c
 END_STAMPED = frozenset({"claude-code", "codex-cli", "gemini-cli"})  # formats that record when a message was complete
 
 
-class Part(NamedTuple):
+class TreePart(NamedTuple):
     """A session of the tree: its own entries begin at line `first`."""
 
     key: str | None  # None for the session itself
@@ -200,7 +211,7 @@ class Part(NamedTuple):
     first: int
 
 
-class Span(NamedTuple):
+class RowSpan(NamedTuple):
     """Lines `first` to `first + size` of a part, as rows from `start` on."""
 
     start: int
@@ -212,12 +223,12 @@ class Span(NamedTuple):
 class Tree:
     """One session and its linked forks, open for reading."""
 
-    def __init__(self, library: Library, place: Place) -> None:
+    def __init__(self, library: Library, place: SessionPlace) -> None:
         self._library = library
         self.place = place
         self._lock = threading.RLock()
-        self._parts: list[Part] = [Part(None, library.open(place), 0)]
-        self._spans: list[Span] = []
+        self._parts: list[TreePart] = [TreePart(None, library.open(place), 0)]
+        self._spans: list[RowSpan] = []
         self._generation = 0
         self._measured: dict[str, MediaData | None] = {}
         self._spawned: dict[str, list[str]] = {}
@@ -244,7 +255,7 @@ class Tree:
 
     # --- growth ------------------------------------------------------------------------------------------------------
 
-    def link(self, key: str, place: Place) -> bool:
+    def link(self, key: str, place: SessionPlace) -> bool:
         """Adds a linked fork to the tree; False if it is part of it already."""
         with self._lock:
             if any(part.key == key for part in self._parts):
@@ -256,7 +267,7 @@ class Tree:
                 first = session.line_of(entry) + 1 if isinstance(entry, str) else 0
             except SessionNotFound:
                 first = 0
-            self._parts.append(Part(key, session, first))
+            self._parts.append(TreePart(key, session, first))
             return True
 
     def refresh(self) -> bool:
@@ -279,7 +290,7 @@ class Tree:
         if last is not None and last.part == part:
             self._spans[-1] = last._replace(size=last.size + count)
         else:
-            self._spans.append(Span(self.total, part, first, count))
+            self._spans.append(RowSpan(self.total, part, first, count))
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -294,7 +305,7 @@ class Tree:
                     rows += self._rows_of(span, begin, end - begin)
             return rows
 
-    def _rows_of(self, span: Span, since: int, count: int) -> Iterator[Row]:
+    def _rows_of(self, span: RowSpan, since: int, count: int) -> Iterator[Row]:
         part = self._parts[span.part]
         first = span.first + since - span.start
         maker = _RowMaker(part, self.place, self._spawned)
@@ -325,7 +336,7 @@ class Tree:
                 before = number
             return rows
 
-    def _span(self, part: int, number: int) -> Span | None:
+    def _span(self, part: int, number: int) -> RowSpan | None:
         """Returns the span of a part's line; None for the lines that a fork shares with its origin."""
         for span in self._spans:
             if span.part == part and span.first <= number < span.first + span.size:
@@ -559,7 +570,7 @@ class Tree:
 class _RowMaker:
     """Builds the rows of a part, with what only surrounding lines contain: durations, and marks."""
 
-    def __init__(self, part: Part, place: Place, spawned: dict[str, list[str]]) -> None:
+    def __init__(self, part: TreePart, place: SessionPlace, spawned: dict[str, list[str]]) -> None:
         self._part = part
         self._session = part.session
         self._marks = part.session.marks
@@ -636,8 +647,8 @@ def branch_view(branch: Branch, current: bool = False) -> BranchView:
     )
 
 
-def note_view(note: StoredNote) -> Note:
-    return Note(id=note.id, text=note.text, rating=note.rating, by=note.by, at=note.timestamp or 0)
+def note_view(note: StoredNote) -> NoteView:
+    return NoteView(id=note.id, text=note.text, rating=note.rating, by=note.by, at=note.timestamp or 0)
 
 
 def _no_entry(id: str) -> HttpProblem:

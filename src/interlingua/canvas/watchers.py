@@ -21,7 +21,7 @@ from ..sessions.watching import RESCAN, FolderWatch
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.regular import stream_regular
-from .library import Library, Place, imported_id
+from .library import Library, SessionPlace, imported_id
 from .open_sessions import OpenSessions
 from .shapes import SourceView
 
@@ -106,7 +106,7 @@ class Watcher:
             await canvas.update_open(place.key)
             canvas.session_changed(place)
 
-    async def _try_reading(self, path: Path) -> tuple[list[Place], list[Place]]:
+    async def _try_reading(self, path: Path) -> tuple[list[SessionPlace], list[SessionPlace]]:
         """Reads a file; one that cannot be read is reported and does not stop the watcher."""
         try:
             return await asyncio.to_thread(self._read, path)
@@ -117,7 +117,7 @@ class Watcher:
             _log.warning("%s could not be read: %s", path, error)
             return [], []
 
-    def _read(self, path: Path) -> tuple[list[Place], list[Place]]:
+    def _read(self, path: Path) -> tuple[list[SessionPlace], list[SessionPlace]]:
         if not path.is_file():
             return [], self._library.unregister(str(path.absolute()))
         found = self._library.cache.open_path(path, self.id, self._dialect, allow_partial=True)
@@ -307,10 +307,10 @@ async def follow_store(canvas: OpenSessions) -> None:
     """The same for a store without files: while somebody looks at the list, it is compared with the one before."""
     library = canvas.library
 
-    def listed() -> dict[str, Place]:
+    def listed() -> dict[str, SessionPlace]:
         return {place.key: place for place in library.places() if not place.read_only}
 
-    before: dict[str, Place] | None = None
+    before: dict[str, SessionPlace] | None = None
     pause = 0.0
     while True:
         await asyncio.sleep(pause)
@@ -329,7 +329,7 @@ async def follow_store(canvas: OpenSessions) -> None:
         before = found
 
 
-def _show_changes(canvas: OpenSessions, before: dict[str, Place], found: dict[str, Place]) -> None:
+def _show_changes(canvas: OpenSessions, before: dict[str, SessionPlace], found: dict[str, SessionPlace]) -> None:
     changed = [place for key, place in found.items() if key not in before or before[key].info != place.info]
     gone = before.keys() - found.keys()
     if len(changed) + len(gone) > _SINGLY:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..agent.history import Stored
+from ..agent.history import StoredHistory
 from ..dialects import dialect
 from ..dialects.files.llm_canvas import decode_node
 from ..serving.problems import HttpProblem
@@ -16,7 +16,7 @@ from ..sessions.compaction import is_bookkeeping
 from ..values.errors import InterlinguaError
 from ..values.messages import AgentMessage, CustomMessage, ToolCall, UserMessage, text_of
 from ..values.request import Conversation, Entry
-from .library import CLIENT, Library, Place
+from .library import CLIENT, Library, SessionPlace
 
 # --- writers ---------------------------------------------------------------------------------------------------------
 #
@@ -34,7 +34,7 @@ class Writers:
         self._open: dict[str, tuple[Session, int]] = {}
         self._lock = asyncio.Lock()
 
-    async def take(self, place: Place) -> Session:
+    async def take(self, place: SessionPlace) -> Session:
         """Opens the session at a place for writing; raises SessionBusy. Release it afterwards."""
         async with self._lock:
             known = self._open.get(place.key)
@@ -42,7 +42,7 @@ class Writers:
             self._open[place.key] = (session, known[1] + 1 if known is not None else 1)
             return session
 
-    def _opened(self, place: Place) -> Session:
+    def _opened(self, place: SessionPlace) -> Session:
         return self._library.open(place, read_only=False)
 
     async def keep(self, key: str, session: Session) -> None:
@@ -64,7 +64,7 @@ class Writers:
             await asyncio.to_thread(session.close)
 
     @contextlib.asynccontextmanager
-    async def writing(self, place: Place) -> Any:
+    async def writing(self, place: SessionPlace) -> Any:
         session = await self.take(place)
         try:
             yield session
@@ -90,7 +90,7 @@ class Lingering:
         self._closing: set[asyncio.Task[None]] = set()
         self._opening = asyncio.Lock()
 
-    async def take(self, place: Place) -> Session:
+    async def take(self, place: SessionPlace) -> Session:
         """Returns a session for writing; it need not be released."""
         if place.key not in self._timers:
             async with self._opening:  # requests that arrive together count as one user
@@ -124,7 +124,7 @@ class Lingering:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
 
-class BranchHistory(Stored):
+class BranchHistory(StoredHistory):
     """An agent's history on one branch of a session: its messages are consecutive, even if others append."""
 
     def __init__(self, session: Session, at: str | None, branch: str | None = None) -> None:
@@ -246,7 +246,7 @@ class Nodes:
     def key(self, id: str) -> str:
         return self._library.own_key(CLIENT, id)
 
-    def place(self, id: str) -> Place:
+    def place(self, id: str) -> SessionPlace:
         return self._library.place(self.key(id))
 
     def reading(self, id: str) -> Session:

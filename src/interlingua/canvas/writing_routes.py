@@ -15,12 +15,12 @@ from ..values.canonical import build
 from ..values.errors import FormatError
 from ..values.messages import AgentMessage, CustomMessage, Message, UserMessage
 from ..values.request import Conversation
-from .library import Place
+from .library import SessionPlace
 from .live import Fed, FeedRequest
 from .open_sessions import Hub
 from .reading_routes import Nothing
-from .routing import BYTES, LIMITS, Call, read_limited, route
-from .runs import Run
+from .routing import BYTES, LIMITS, ApiCall, read_limited, route
+from .runs import CanvasRun
 from .shapes import (
     BranchView,
     DeletedList,
@@ -29,7 +29,7 @@ from .shapes import (
     Handover,
     HandoverRequest,
     ModelList,
-    Note,
+    NoteView,
     Row,
     RunList,
     RunRequest,
@@ -58,7 +58,7 @@ class ModelsQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/models", query=ModelsQuery, returns=ModelList)
-async def models(call: Call) -> ModelList:
+async def models(call: ApiCall) -> ModelList:
     """List the models, those in use first."""
     query = call.query
     used: tuple[str, ...] = ()
@@ -75,13 +75,13 @@ def _used(hub: Hub) -> tuple[str, ...]:
 
 
 @route("GET", "/api/tools", returns=ToolList)
-async def tools(call: Call) -> ToolList:
+async def tools(call: ApiCall) -> ToolList:
     """List the tools that runs may use."""
     return call.canvas.runs.toolbox.listed()
 
 
 @route("POST", "/api/sessions/{key}/handover", body=HandoverRequest, returns=Handover)
-async def handover(call: Call) -> Handover:
+async def handover(call: ApiCall) -> Handover:
     """Show what some models would not read, before anything is sent."""
     body, hub = call.body, await call.canvas.hub(call["key"])
 
@@ -94,7 +94,7 @@ async def handover(call: Call) -> Handover:
 
 
 @route("POST", "/api/sessions/{key}/runs", body=RunRequest, returns=StartedRuns, status=202)
-async def run(call: Call) -> StartedRuns:
+async def run(call: ApiCall) -> StartedRuns:
     """Continue from an entry on one model, or on several at once."""
     hub = await call.canvas.hub(call["key"])
     return await call.canvas.runs.start(hub, call.body)
@@ -105,21 +105,21 @@ class RunsQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/runs", query=RunsQuery, returns=RunList)
-async def runs(call: Call) -> RunList:
+async def runs(call: ApiCall) -> RunList:
     """List runs, ended ones included."""
     return RunList(runs=tuple(run.view() for run in call.canvas.runs.all(call.query.session)))
 
 
 @route("GET", "/api/runs/{run}", returns=RunView)
-async def one_run(call: Call) -> RunView:
+async def one_run(call: ApiCall) -> RunView:
     """Get a run."""
     return call.canvas.runs.find(call["run"]).view()
 
 
 @route("POST", "/api/runs/{run}/stop", body=Nothing, returns=RunView)
-async def stop(call: Call) -> RunView:
+async def stop(call: ApiCall) -> RunView:
     """Stop a run; the partial response is kept."""
-    found: Run = call.canvas.runs.find(call["run"])
+    found: CanvasRun = call.canvas.runs.find(call["run"])
     call.canvas.runs.stop(found)
     return found.view()
 
@@ -129,23 +129,23 @@ class Steering(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @route("POST", "/api/runs/{run}/steer", body=Steering, returns=RunView)
-async def steer(call: Call) -> RunView:
+async def steer(call: ApiCall) -> RunView:
     """Send input to a running agent."""
-    found: Run = call.canvas.runs.find(call["run"])
+    found: CanvasRun = call.canvas.runs.find(call["run"])
     call.canvas.runs.steer(found, call.body.text)
     return found.view()
 
 
-class Decision(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ApprovalDecision(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     call_id: str
     allow: bool
     always: bool = False
 
 
-@route("POST", "/api/runs/{run}/approve", body=Decision, returns=RunView)
-async def approve(call: Call) -> RunView:
+@route("POST", "/api/runs/{run}/approve", body=ApprovalDecision, returns=RunView)
+async def approve(call: ApiCall) -> RunView:
     """Approve or refuse a waiting call."""
-    found: Run = call.canvas.runs.find(call["run"])
+    found: CanvasRun = call.canvas.runs.find(call["run"])
     call.canvas.runs.answer(found, call.body.call_id, call.body.allow, call.body.always)
     return found.view()
 
@@ -155,7 +155,7 @@ class UploadQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("POST", "/api/uploads", query=UploadQuery, body=BYTES, returns=Uploaded, status=201)
-async def upload(call: Call) -> Uploaded:
+async def upload(call: ApiCall) -> Uploaded:
     """Store media for a later message."""
     data = await read_limited(call.request, LIMITS["upload"])
     name = await asyncio.to_thread(call.canvas.runs.uploads.put, data)
@@ -171,11 +171,11 @@ class NewSession(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @route("POST", "/api/sessions", body=NewSession, returns=SessionView, status=201)
-async def new_session(call: Call) -> SessionView:
+async def new_session(call: ApiCall) -> SessionView:
     """Create an empty session."""
     body, library = call.body, call.canvas.library
 
-    def made() -> Place:
+    def made() -> SessionPlace:
         about = Conversation(system=body.system) if body.system else None
         with Session.open(agent=AGENT, store=library.store, about=about) as session:
             session.label(None, body.title)  # without one, the first message gives the title
@@ -192,7 +192,7 @@ class Title(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @route("PATCH", "/api/sessions/{key}", body=Title, returns=SessionView)
-async def rename(call: Call) -> SessionView:
+async def rename(call: ApiCall) -> SessionView:
     """Set the title of a session."""
     async with _writing(call) as (hub, session):
         await asyncio.to_thread(session.label, None, call.body.title)
@@ -201,7 +201,7 @@ async def rename(call: Call) -> SessionView:
 
 
 @route("DELETE", "/api/sessions/{key}", returns=DeletedSession)
-async def delete_session(call: Call) -> DeletedSession:
+async def delete_session(call: ApiCall) -> DeletedSession:
     """Delete a session; it can be restored for a while. An opened file is only closed."""
     canvas = call.canvas
     place = canvas.library.place(call["key"])
@@ -225,7 +225,7 @@ def _undo_until(one: Deleted) -> int:
 
 
 @route("GET", "/api/deleted", returns=DeletedList)
-async def deleted(call: Call) -> DeletedList:
+async def deleted(call: ApiCall) -> DeletedList:
     """List the deleted sessions that can be restored, the latest first."""
     if call.visitor.scope != "write":
         raise HttpProblem(403, "this access may only read", remedy="use a key with the scope `write`")
@@ -233,7 +233,7 @@ async def deleted(call: Call) -> DeletedList:
     return DeletedList(sessions=tuple(_deleted_view(place, one) for place, one in found))
 
 
-def _deleted_view(place: Place, one: Deleted) -> DeletedView:
+def _deleted_view(place: SessionPlace, one: Deleted) -> DeletedView:
     info = place.info or SessionInfo(id=place.id, agent=place.agent)
     return DeletedView(
         key=place.key,
@@ -254,7 +254,7 @@ class PurgeQuery(Shape, frozen=True, kw_only=True):
 
 
 @route("DELETE", "/api/deleted/{key}", query=PurgeQuery, returns=Nothing)
-async def purge_session(call: Call) -> Nothing:
+async def purge_session(call: ApiCall) -> Nothing:
     """Remove a deleted session permanently."""
     canvas, place = call.canvas, _own_place(call)
     store = canvas.library.store
@@ -275,7 +275,7 @@ class RestoreRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 @route("POST", "/api/sessions/{key}/restore", body=RestoreRequest, returns=SessionView)
-async def restore_session(call: Call) -> SessionView:
+async def restore_session(call: ApiCall) -> SessionView:
     """Restore a deleted session."""
     canvas, place = call.canvas, _own_place(call)
     try:
@@ -292,9 +292,9 @@ async def restore_session(call: Call) -> SessionView:
     return await asyncio.to_thread(canvas.describe, place)
 
 
-def _own_place(call: Call) -> Place:
+def _own_place(call: ApiCall) -> SessionPlace:
     """The place of a session of the home; only these are deleted and restored."""
-    place: Place = call.canvas.library.place(call["key"])
+    place: SessionPlace = call.canvas.library.place(call["key"])
     if place.read_only:
         raise HttpProblem(404, f"no deleted session {place.key!r}", code="session_not_found", remedy="reload the list")
     return place
@@ -306,12 +306,12 @@ class ForkRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @route("POST", "/api/sessions/{key}/fork", body=ForkRequest, returns=SessionView, status=201)
-async def fork(call: Call) -> SessionView:
+async def fork(call: ApiCall) -> SessionView:
     """Copy one path as a new session."""
     body, canvas = call.body, call.canvas
     hub = await canvas.hub(call["key"])
 
-    def made() -> Place:
+    def made() -> SessionPlace:
         source = hub.tree.session_at(body.at)
         agent = hub.place.agent if not hub.place.read_only else AGENT
         with source.fork(body.at, agent=agent, store=canvas.library.store) as session:
@@ -329,7 +329,7 @@ async def fork(call: Call) -> SessionView:
 
 
 @contextlib.asynccontextmanager
-async def _writing(call: Call, entry: str | None = None) -> AsyncIterator[tuple[Hub, Session]]:
+async def _writing(call: ApiCall, entry: str | None = None) -> AsyncIterator[tuple[Hub, Session]]:
     """Opens the session that holds an entry for writing; viewers are notified before it returns."""
     hub = await call.canvas.hub(call["key"])
     key = await asyncio.to_thread(hub.tree.key_at, entry)
@@ -378,7 +378,7 @@ class NewEntry(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @route("POST", "/api/sessions/{key}/entries", body=NewEntry, returns=Row, status=201)
-async def append(call: Call) -> Row:
+async def append(call: ApiCall) -> Row:
     """Append a message."""
     body = call.body
     message = _message(body.message)
@@ -402,7 +402,7 @@ class Revision(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @route("POST", "/api/sessions/{key}/entries/{id}/revisions", body=Revision, returns=Row)
-async def revise(call: Call) -> Row:
+async def revise(call: ApiCall) -> Row:
     """Replace the message of an entry; earlier versions are kept."""
     body, id = call.body, call["id"]
     async with _writing(call, id) as (hub, session):
@@ -424,8 +424,8 @@ class NewNote(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rating: Literal[-1, 0, 1] | None = None
 
 
-@route("POST", "/api/sessions/{key}/entries/{id}/notes", body=NewNote, returns=Note, status=201)
-async def note(call: Call) -> Note:
+@route("POST", "/api/sessions/{key}/entries/{id}/notes", body=NewNote, returns=NoteView, status=201)
+async def note(call: ApiCall) -> NoteView:
     """Add a note to an entry, or a rating."""
     body = call.body
     if body.rating is None and not (body.text or "").strip():
@@ -436,7 +436,7 @@ async def note(call: Call) -> Note:
 
 
 @route("DELETE", "/api/sessions/{key}/entries/{id}/notes/{note}", returns=Nothing)
-async def delete_note(call: Call) -> Nothing:
+async def delete_note(call: ApiCall) -> Nothing:
     """Delete a note."""
     async with _writing(call, call["id"]) as (_, session):
         await _done(session.delete_note, call["note"])
@@ -448,7 +448,7 @@ class Label(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @route("PUT", "/api/sessions/{key}/entries/{id}/label", body=Label, returns=Row)
-async def label(call: Call) -> Row:
+async def label(call: ApiCall) -> Row:
     """Label an entry, or remove its label."""
     async with _writing(call, call["id"]) as (hub, session):
         await _done(session.label, call["id"], call.body.label)
@@ -463,7 +463,7 @@ class BranchList(Shape, frozen=True, kw_only=True):
 
 
 @route("GET", "/api/sessions/{key}/branches", returns=BranchList)
-async def branches(call: Call) -> BranchList:
+async def branches(call: ApiCall) -> BranchList:
     """List the named branches."""
     hub = await call.canvas.hub(call["key"])
     return BranchList(branches=await asyncio.to_thread(hub.tree.branches))
@@ -477,7 +477,7 @@ class SetBranch(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @route("PUT", "/api/sessions/{key}/branches/{name}", body=SetBranch, returns=BranchView)
-async def set_branch(call: Call) -> BranchView:
+async def set_branch(call: ApiCall) -> BranchView:
     """Create or move a branch; refused if `expect` is not its head."""
     body, name = call.body, call["name"]
     expected = {} if body.expect is UNSET else {"expect": body.expect}
@@ -489,7 +489,7 @@ async def set_branch(call: Call) -> BranchView:
 
 
 @route("DELETE", "/api/sessions/{key}/branches/{name}", returns=Nothing)
-async def delete_branch(call: Call) -> Nothing:
+async def delete_branch(call: ApiCall) -> Nothing:
     """Delete a branch name; its entries stay."""
     async with _writing(call) as (_, session):
         await _done(session.delete_branch, call["name"])
@@ -506,7 +506,7 @@ class HeadView(Shape, frozen=True, kw_only=True):
 
 
 @route("POST", "/api/sessions/{key}/checkout", body=Checkout, returns=HeadView)
-async def checkout(call: Call) -> HeadView:
+async def checkout(call: ApiCall) -> HeadView:
     """Check out a branch, or an entry."""
     body = call.body
     if (body.branch is None) == (body.entry is None):
@@ -530,7 +530,7 @@ class MergeRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 @route("POST", "/api/sessions/{key}/merge", body=MergeRequest, returns=Row, status=201)
-async def merge(call: Call) -> Row:
+async def merge(call: ApiCall) -> Row:
     """Merge branches into one."""
     body = call.body
     message = _message(body.message) if body.message is not None else None
@@ -540,7 +540,7 @@ async def merge(call: Call) -> Row:
 
 
 @route("POST", "/api/sessions/{key}/feed", body=FeedRequest, returns=Fed)
-async def feed(call: Call) -> Fed:
+async def feed(call: ApiCall) -> Fed:
     """Report the events of a remote agent in a session."""
     hub = await call.canvas.hub(call["key"])
     return Fed(events=await call.canvas.feeds.take(hub, call.body))

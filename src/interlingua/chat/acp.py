@@ -52,7 +52,7 @@ from ..values.messages import (
 )
 from ..values.text import visible
 from . import approval
-from .chat import Settings, session_model, tool_context
+from .chat import ChatSettings, session_model, tool_context
 from .opening import AGENT, RECENT, named
 from .rendering import main_argument, one_line
 
@@ -94,7 +94,7 @@ class EditorSession:
     """One conversation of an editor: an agent in a folder, and what is installed."""
 
     def __init__(
-        self, client: Any, session: Session, settings: Settings, mode: str, stack: contextlib.AsyncExitStack
+        self, client: Any, session: Session, settings: ChatSettings, mode: str, stack: contextlib.AsyncExitStack
     ) -> None:
         self.session = session
         self.settings = settings
@@ -190,7 +190,7 @@ class EditorAgent:
     """The agent side of the protocol: sessions by id. `settings` are those of the command line, for every session."""
 
     def __init__(
-        self, settings: Settings, mode: str, paths: Sequence[Path] = (), servers: Sequence[str] | None = None
+        self, settings: ChatSettings, mode: str, paths: Sequence[Path] = (), servers: Sequence[str] | None = None
     ) -> None:
         self._settings = settings
         self._mode = mode

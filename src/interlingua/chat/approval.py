@@ -23,20 +23,20 @@ _SHOWN_LINES = 200  # long enough to see what is allowed
 _SHOWN_WIDTH = 4_000
 
 
-class Answer(NamedTuple):
+class ApprovalAnswer(NamedTuple):
     """The verdict, and the reason for a no."""
 
     verdict: Verdict
     text: str = ""
 
 
-def answer_of(line: str) -> Answer | None:
+def answer_of(line: str) -> ApprovalAnswer | None:
     """Parses an answer; None for any other text, which never counts as a yes."""
     first, _, rest = line.strip().partition(" ")
     verdict = _VERDICTS.get(first.rstrip(",.:!").lower())
     if verdict is None or (rest.strip() and verdict != "no"):
         return None
-    return Answer(verdict, rest.strip())
+    return ApprovalAnswer(verdict, rest.strip())
 
 
 def rule_text(rule: Rule) -> str:

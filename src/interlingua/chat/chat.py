@@ -64,7 +64,7 @@ class _Log(logging.Handler):
             self._loop.call_soon_threadsafe(self._emit, f"{record.getMessage()}{why}")
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class ChatSettings(Struct, frozen=True, kw_only=True):
     """Settings of a chat. `sandboxed` refuses commands outside the sandbox.
 
     `usual_model` returns the default model if neither the user nor the session has one. `options` apply to every model
@@ -88,7 +88,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     theme: Theme = DARK
 
 
-def tool_context(settings: Settings) -> ToolContext:
+def tool_context(settings: ChatSettings) -> ToolContext:
     """Returns the context for the tools of a chat."""
     return context_at(settings.root, sandboxed=settings.sandboxed)
 
@@ -146,7 +146,9 @@ def _text(line: str) -> str | None:
 class Chat:
     """A conversation with an agent, for one user."""
 
-    def __init__(self, screen: Screen, settings: Settings, session: Session, commands: Mapping[str, Command]) -> None:
+    def __init__(
+        self, screen: Screen, settings: ChatSettings, session: Session, commands: Mapping[str, Command]
+    ) -> None:
         self.screen = screen
         self.commands = commands
         self.settings = settings

@@ -88,7 +88,7 @@ def place(name: str, root: Path) -> Path:
 _LINE = re.compile(r"/([A-Za-z?]+)(?:\s+(.*))?", re.DOTALL)
 
 
-class Run(Protocol):
+class CommandFunction(Protocol):
     """Runs a command with the chat and its argument."""
 
     def __call__(self, chat: Any, argument: str, /) -> Coroutine[Any, Any, None]: ...
@@ -100,7 +100,7 @@ class Command(NamedTuple):
     name: str
     takes: str
     about: str
-    run: Run
+    run: CommandFunction
     instant: bool = False
 
 

@@ -111,14 +111,14 @@ async def _tree(chat: Chat, argument: str) -> None:
     await _go(chat, tree.target(entries, row.id))
 
 
-def _tree_of(chat: Chat) -> tuple[list[tree.Row], list[Entry]]:
+def _tree_of(chat: Chat) -> tuple[list[tree.TreeLine], list[Entry]]:
     session = chat.session
     entries = list(session.entries())
     path = [entry.id or "" for entry in session.path()]
     return tree.rows(entries, session.head, path, session.labels()), entries
 
 
-def tree_lines(rows: Sequence[tree.Row]) -> list[RenderableType]:
+def tree_lines(rows: Sequence[tree.TreeLine]) -> list[RenderableType]:
     hidden = max(0, len(rows) - _TREE_ROWS)
     lines: list[RenderableType] = [Text(f"… {hidden:,} earlier entries", "dim")] if hidden else []
     for number, row in enumerate(rows[hidden:], hidden + 1):
@@ -144,7 +144,7 @@ class _Marked:
         yield line.append_text(self._marks)
 
 
-async def _go(chat: Chat, target: tree.Target) -> None:
+async def _go(chat: Chat, target: tree.MoveTarget) -> None:
     chat.session.rewind(target.at)
     chat.agent.history.reload()
     where = "at the beginning" if target.at is None else "there"

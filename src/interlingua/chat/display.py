@@ -31,7 +31,7 @@ from ..values.messages import AssistantMessage, TextBlock, ThinkingBlock, UserMe
 from .rendering import (
     LIVE_LINES,
     Blocks,
-    Piece,
+    TextPiece,
     duration,
     finished_call,
     folded,
@@ -71,7 +71,9 @@ class Display:
         self._broken: str | None = None
         self._shown: list[str] = []  # the printed part of the current response
         self._repeated: list[str] = []  # the printed part of the previous, truncated response
-        self._pending: list[Piece] = []  # the last piece of a text: a retry rewrites it if the response was truncated
+        self._pending: list[
+            TextPiece
+        ] = []  # the last piece of a text: a retry rewrites it if the response was truncated
         self._running: dict[str, _Running] = {}
         self._announced: set[str] = set()
         self._residual: set[str] = set()
@@ -184,7 +186,7 @@ class Display:
         self.last_thought = text
         return self._spaced("thought", unfolded(text) if self.open_thoughts else folded(seconds, text))
 
-    def _written(self, pieces: list[Piece]) -> list[RenderableType]:
+    def _written(self, pieces: list[TextPiece]) -> list[RenderableType]:
         """Yields the pieces of a text, without those that a retry repeats."""
         parts: list[RenderableType] = []
         for piece in pieces:

@@ -46,7 +46,7 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _RULE = re.compile(r"[\s|:-]*-[\s|:-]*\|[\s|:-]*|\|?[\s:]*-+[\s:]*\|?")
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A piece of a text; all `text` joined is the input. The other fields make a part of a block render by itself."""
 
     text: str
@@ -71,13 +71,13 @@ class Blocks:
         self._continues = False
 
     @property
-    def tail(self) -> Piece | None:
+    def tail(self) -> TextPiece | None:
         """The text that may still change."""
         text = "".join(self._lines) + self._rest
         return self._piece(text) if text.strip() else None
 
-    def feed(self, text: str) -> list[Piece]:
-        out: list[Piece] = []
+    def feed(self, text: str) -> list[TextPiece]:
+        out: list[TextPiece] = []
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             out += self._line(line)
@@ -87,7 +87,7 @@ class Blocks:
             out += self._cut()
         return out
 
-    def close(self) -> list[Piece]:
+    def close(self) -> list[TextPiece]:
         """Ends the text; returns the rest."""
         self._lines.append(self._rest)
         self._rest = ""
@@ -96,7 +96,7 @@ class Blocks:
         self._before, self._continues = "", False
         return left
 
-    def _line(self, line: str) -> list[Piece]:
+    def _line(self, line: str) -> list[TextPiece]:
         line, out = self._shortened(line)
         if self._is_boundary(line):
             out += self._cut()
@@ -106,9 +106,9 @@ class Blocks:
             out += self._cut(within=True)
         return out
 
-    def _shortened(self, line: str) -> tuple[str, list[Piece]]:
+    def _shortened(self, line: str) -> tuple[str, list[TextPiece]]:
         """Splits a line that is too long for one piece, between words if possible."""
-        out: list[Piece] = []
+        out: list[TextPiece] = []
         while len(line) > MAX_CHARACTERS:
             if self._is_boundary(line):
                 out += self._cut()
@@ -140,11 +140,11 @@ class Blocks:
         self._lines.append(line)
         self._size += len(line)
 
-    def _piece(self, text: str) -> Piece:
+    def _piece(self, text: str) -> TextPiece:
         after = f"{'' if text.endswith(chr(10)) else chr(10)}{self._marks()}\n" if self._fence is not None else ""
-        return Piece(text, self._before, after, self._continues)
+        return TextPiece(text, self._before, after, self._continues)
 
-    def _cut(self, *, within: bool = False) -> list[Piece]:
+    def _cut(self, *, within: bool = False) -> list[TextPiece]:
         """Ends a piece here. `within` a block, the next piece starts with the same block prefix."""
         text = "".join(self._lines)
         made = [self._piece(text)] if text else []

@@ -17,7 +17,7 @@ from .rendering import summary_line
 _ROLES = {UserMessage: "you", AssistantMessage: "model", ToolResultMessage: "result"}
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class TreeLine(Struct, frozen=True, kw_only=True):
     """A line of the tree; `depth` increases at branches."""
 
     id: str
@@ -29,20 +29,20 @@ class Row(Struct, frozen=True, kw_only=True):
     is_head: bool
 
 
-class Target(NamedTuple):
+class MoveTarget(NamedTuple):
     """A position to move to: the new head (None: before the first), and text to edit and send again."""
 
     at: str | None
     text: str | None = None
 
 
-def rows(entries: Sequence[Entry], head: str | None, path: Iterable[str], labels: dict[str, str]) -> list[Row]:
+def rows(entries: Sequence[Entry], head: str | None, path: Iterable[str], labels: dict[str, str]) -> list[TreeLine]:
     on_path = set(path)
     known = {entry.id: entry for entry in entries}
     standing = _shown_for(known, head)
     named = {_shown_for(known, id): label for id, label in labels.items()}
     return [
-        Row(
+        TreeLine(
             id=entry.id or "",
             depth=depth,
             role=_role(entry.message),
@@ -94,17 +94,17 @@ def _shown_for(known: Mapping[str | None, Entry], id: str | None) -> str | None:
     return None if entry is None else entry.id
 
 
-def target(entries: Sequence[Entry], id: str) -> Target:
+def target(entries: Sequence[Entry], id: str) -> MoveTarget:
     """The target of choosing an entry: after a response and its results, or before a user message, to edit it."""
     known = {entry.id: entry for entry in entries}
     chosen = known[id]
     message: AgentMessage = chosen.message
     if isinstance(message, UserMessage):
-        return Target(chosen.parent_id, text_of(message.content))
+        return MoveTarget(chosen.parent_id, text_of(message.content))
     if not isinstance(message, AssistantMessage) or not message.tool_calls:
-        return Target(id)
+        return MoveTarget(id)
     results = _results_of(entries, chosen)
-    return Target(results[-1].id) if len(results) >= len(message.tool_calls) else Target(chosen.parent_id)
+    return MoveTarget(results[-1].id) if len(results) >= len(message.tool_calls) else MoveTarget(chosen.parent_id)
 
 
 def end_of(entries: Sequence[Entry], id: str) -> str:
@@ -127,16 +127,16 @@ def _result_below(children: dict[str | None, list[Entry]], entry: Entry) -> Entr
     return next((one for one in children.get(entry.id, []) if isinstance(one.message, ToolResultMessage)), None)
 
 
-def last_turn(path: Sequence[Entry]) -> Target | None:
+def last_turn(path: Sequence[Entry]) -> MoveTarget | None:
     """Returns the target before the last user message, with its text; None if there is none."""
     for entry in reversed(path):
         message: AgentMessage = entry.message
         if isinstance(message, UserMessage):
-            return Target(entry.parent_id, text_of(message.content))
+            return MoveTarget(entry.parent_id, text_of(message.content))
     return None
 
 
-def find(shown: Sequence[Row], name: str) -> Row | None:
+def find(shown: Sequence[TreeLine], name: str) -> TreeLine | None:
     """Finds a row by its number in the list, its label, or a prefix of its id."""
     if 0 < (natural(name) or 0) <= len(shown):
         return shown[int(name) - 1]

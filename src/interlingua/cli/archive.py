@@ -18,13 +18,13 @@ from rich.text import Text
 
 from ..chat.rendering import Indented
 from . import output
-from .options import JSON, Group, complete_programs
+from .options import JSON, CommandGroup, complete_programs
 
 if TYPE_CHECKING:
-    from ..sessions.archive import Archive, Problem, Progress, Report
+    from ..sessions.archive import Archive, ArchiveProblem, ArchiveProgress, Report
     from ..sessions.archive_index import Archived
     from ..sessions.cards import Total, Used
-    from ..sessions.text_index import Found, Results
+    from ..sessions.text_index import Results, TextHit
     from ..sessions.texts import Query
 
 _MAKERS = ("anthropic", "openai", "google")  # used for the price of a model whose provider the file does not state
@@ -55,7 +55,7 @@ _home = click.option(
 _no_update = click.option("--no-update", is_flag=True, help="Do not look for new and changed files first.")
 
 
-@click.group("archive", cls=Group)
+@click.group("archive", cls=CommandGroup)
 def command() -> None:
     """Search every conversation: other programs' histories, exports and folders, and your own sessions.
 
@@ -159,7 +159,7 @@ def _update(archive: "Archive", *, quiet: bool = False) -> "Report":
     with output.progress_bar() as bar:
         task = bar.add_task("", total=None, visible=False)
 
-        def show(done: "Progress") -> None:
+        def show(done: "ArchiveProgress") -> None:
             files = f"indexing {done.files:,}/{done.of:,} files"
             bar.update(task, completed=done.done, total=done.total, description=files, visible=done.of > 0)
 
@@ -183,7 +183,9 @@ def _print_report(report: "Report", as_json: bool) -> None:
     _print_problems(report.problems)
 
 
-def _print_problems(problems: "tuple[Problem, ...] | list[Problem]", limit: int | None = SHOWN_PROBLEMS) -> None:
+def _print_problems(
+    problems: "tuple[ArchiveProblem, ...] | list[ArchiveProblem]", limit: int | None = SHOWN_PROBLEMS
+) -> None:
     """Prints problems: first files of which nothing could be read."""
     ordered = sorted(problems, key=lambda problem: problem.kind != "failed")
     for problem in ordered[:limit]:
@@ -194,7 +196,7 @@ def _print_problems(problems: "tuple[Problem, ...] | list[Problem]", limit: int 
         print(f"interlingua: {more:,} more problems; `interlingua archive status` lists all", file=sys.stderr)
 
 
-def _problem_json(problem: "Problem") -> dict[str, Any]:
+def _problem_json(problem: "ArchiveProblem") -> dict[str, Any]:
     return {"path": problem.path, "line": problem.line, "message": problem.message, "kind": problem.kind}
 
 
@@ -328,7 +330,7 @@ def search(
     _print_hits(results, about, query)
 
 
-def _hit_json(hit: "Found", one: "Archived | None") -> dict[str, Any]:
+def _hit_json(hit: "TextHit", one: "Archived | None") -> dict[str, Any]:
     text = hit.text
     return {
         "id": hit.id,

@@ -22,13 +22,13 @@ from ..values.errors import AuthFailed, FormatError, InterlinguaError, unknown
 from ..values.places import has_plugins
 from ..values.request import ResolvedAuth
 from . import output
-from .options import JSON, Group, complete_providers
+from .options import JSON, CommandGroup, complete_providers
 
 _LIVE_TIMEOUT = 15.0
 _OWN_LISTS = {"openrouter": "/key"}  # OpenRouter's model list needs no key
 
 
-@click.group("auth", cls=Group)
+@click.group("auth", cls=CommandGroup)
 def command() -> None:
     """List, store, remove and check keys and logins. No key is ever shown."""
 

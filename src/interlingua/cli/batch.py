@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from ..values.errors import FormatError, InterlinguaError
 from . import output
-from .options import JSON, Group, complete_batches, complete_models
+from .options import JSON, CommandGroup, complete_batches, complete_models
 
 if TYPE_CHECKING:
-    from ..connect.batch import Answer, Batch, Progress
+    from ..connect.batch import Batch, BatchProgress, RowAnswer
     from ..values.losses import Encoded, Loss
 
 POLL = 30.0  # seconds between polls of `results --wait`
@@ -22,7 +22,7 @@ POLL = 30.0  # seconds between polls of `results --wait`
 _key = click.option("--key", help="The key; `interlingua auth login` stores one.")
 
 
-@click.group("batch", cls=Group)
+@click.group("batch", cls=CommandGroup)
 def command() -> None:
     """Send many requests: at half the price over the provider's batch API, or as ordinary calls with --jobs.
 
@@ -171,7 +171,7 @@ async def _status(name: str | None, key: str | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _counts(progress: "Progress") -> str:
+def _counts(progress: "BatchProgress") -> str:
     if progress.states:
         ended = sum(state is not None and state.ended for _, state in progress.states)
         return f"{progress.rows:,} requests, {ended} of {len(progress.states)} batches ended"
@@ -269,7 +269,7 @@ async def _delete(name: str, key: str | None, *, only_here: bool, yes: bool) -> 
         await batch.delete(CallOptions(api_key=key), only_here=only_here)
 
 
-async def _fetched(name: str, key: str | None, every: float | None) -> "tuple[Batch, Progress]":
+async def _fetched(name: str, key: str | None, every: float | None) -> "tuple[Batch, BatchProgress]":
     from ..connect.batch import Batch
     from ..connect.client import default_client
     from ..values.request import CallOptions
@@ -284,7 +284,7 @@ async def _fetched(name: str, key: str | None, every: float | None) -> "tuple[Ba
             await asyncio.sleep(every)
 
 
-async def _answers(batch: "Batch") -> "list[Answer]":
+async def _answers(batch: "Batch") -> "list[RowAnswer]":
     return list(await batch.answers())
 
 
@@ -297,7 +297,7 @@ class _Writer:
         self._name = canonical(dialect) if dialect is not None else None
         self.losses: list[tuple[str, tuple[Loss, ...]]] = []
 
-    def __call__(self, answer: "Answer") -> bytes:
+    def __call__(self, answer: "RowAnswer") -> bytes:
         from ..values.canonical import plain
         from ..values.jsontext import write
 
@@ -312,7 +312,7 @@ class _Writer:
             self.losses.append((answer.row.source, tuple(encoded.losses)))
         return write(row) + b"\n"
 
-    def _encoded(self, answer: "Answer", name: str) -> "Encoded":
+    def _encoded(self, answer: "RowAnswer", name: str) -> "Encoded":
         """In a wire only the answer, as its provider would send it; in a file format the whole conversation."""
         from ..conversion import encode
         from ..dialects import WIRES

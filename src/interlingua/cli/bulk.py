@@ -29,7 +29,7 @@ from ..conversion import containers, large_sessions, sources
 from ..conversion.converting import with_losses
 from ..conversion.detection import detect_name
 from ..conversion.large_encoding import encode_large
-from ..conversion.sources import Document, Problem, Source
+from ..conversion.sources import Document, Source, SourceProblem
 from ..dialects import FORMATS, WIRES
 from ..dialects.files import transcript
 from ..dialects.wire import FileFormat
@@ -48,7 +48,7 @@ LARGE = 8 * 1024 * 1024
 TRANSCRIPTS = frozenset({"transcript", "openclaw"})
 
 
-class Task(NamedTuple):
+class PieceTask(NamedTuple):
     """The settings that apply to every piece."""
 
     origin: str | None
@@ -63,7 +63,7 @@ class Task(NamedTuple):
     columns: Mapping[str, str] = {}  # the names of a format's columns -> those of the file
 
 
-class Piece(NamedTuple):
+class SourcePiece(NamedTuple):
     """An independently converted part of a source.
 
     `kind` is `lines`, `array`, `documents`, `session` (lines that are copied), `stream` (a session whose entries are
@@ -97,14 +97,14 @@ class PieceResult:
         self.streamed_row: Iterator[bytes] | None = None  # the JSON text of one more, made as it is read
         self.spooled_row: Path | None = None  # a temporary file with it, from a worker
         self.losses = LossSummary()
-        self.problems: list[Problem] = []
+        self.problems: list[SourceProblem] = []
         self.rejected: list[bytes] = []
 
 
 # --- splitting -------------------------------------------------------------------------------------------------------
 
 
-def pieces(source: Source, task: Task, *, copy: bool = False) -> Iterator[Piece]:
+def pieces(source: Source, task: PieceTask, *, copy: bool = False) -> Iterator[SourcePiece]:
     """Yields the pieces of a source; deterministic.
 
     With `copy`, the lines of a large session that are the same in the target format are split, too.
@@ -115,23 +115,23 @@ def pieces(source: Source, task: Task, *, copy: bool = False) -> Iterator[Piece]
             size = source.path.stat().st_size
             if size <= min(PIECE, large_sessions.LARGE) and not raw.peek(4).startswith(_PACKED):  # type: ignore[attr-defined]
                 raw.close()
-                yield Piece(source, "file", position=size)
+                yield SourcePiece(source, "file", position=size)
                 return
         with sources.open_stream(raw) as stream:
             if copy and raw is stream and _is_copyable(source, task):
                 yield from _cut(source, "session", stream, raw, task.limit)
             elif source.path is not None and _is_streamed(source, task):
-                yield Piece(source, "stream", position=source.path.stat().st_size)
+                yield SourcePiece(source, "stream", position=source.path.stat().st_size)
             else:
                 yield from _pieces_in(source, stream, raw, task)
     except sources.UNREADABLE as error:
-        yield Piece(source, "problem", sources.unreadable(source, error))
+        yield SourcePiece(source, "problem", sources.unreadable(source, error))
 
 
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", containers.ZIP)  # a small file may decompress to much content
 
 
-def _pieces_in(source: Source, stream: IO[bytes], raw: IO[bytes] | None, task: Task) -> Iterator[Piece]:
+def _pieces_in(source: Source, stream: IO[bytes], raw: IO[bytes] | None, task: PieceTask) -> Iterator[SourcePiece]:
     """Yields the pieces of a decompressed stream; `raw` is its file, if there is one."""
     found = sources.look(stream, task.origin, task.columns, task.limit)
     if found.kind == "lines":
@@ -141,7 +141,7 @@ def _pieces_in(source: Source, stream: IO[bytes], raw: IO[bytes] | None, task: T
     elif found.kind == "array":
         yield from _elements(source, found, raw)
     elif found.kind == "whole" and raw is not None:
-        yield Piece(source, "file", position=raw.tell())
+        yield SourcePiece(source, "file", position=raw.tell())
     elif found.kind == "zip" and stream.seekable():
         yield from _members(source, stream, task)
     else:
@@ -149,7 +149,7 @@ def _pieces_in(source: Source, stream: IO[bytes], raw: IO[bytes] | None, task: T
         yield from _documents(source, few, found.stream if raw is None else None, task)
 
 
-def _cut(source: Source, kind: str, stream: IO[bytes], raw: IO[bytes] | None, limit: int) -> Iterator[Piece]:
+def _cut(source: Source, kind: str, stream: IO[bytes], raw: IO[bytes] | None, limit: int) -> Iterator[SourcePiece]:
     """Yields ranges of whole lines."""
     first = start = 0
     inode = os.fstat(raw.fileno()).st_ino if raw is not None else 0
@@ -161,7 +161,7 @@ def _cut(source: Source, kind: str, stream: IO[bytes], raw: IO[bytes] | None, li
                 rest = stream.readline(limit + 1)
         position = raw.tell() if raw is not None else 0
         own = raw is stream and position - start == len(data)  # the worker can read it
-        yield Piece(source, kind, None if own else data, first, start, position, position, inode)
+        yield SourcePiece(source, kind, None if own else data, first, start, position, position, inode)
         start, first = position, first + data.count(b"\n") + (not data.endswith(b"\n"))
     if raw is not None and os.fstat(raw.fileno()).st_size < start:
         raise _changed(source)
@@ -171,7 +171,7 @@ def _changed(source: Source) -> InterlinguaError:
     return InterlinguaError(f"{source.name}: the file was changed while it was read; try again")
 
 
-def _elements(source: Source, found: sources.Look, raw: IO[bytes] | None) -> Iterator[Piece]:
+def _elements(source: Source, found: sources.Look, raw: IO[bytes] | None) -> Iterator[SourcePiece]:
     """Yields ranges of array elements."""
     batch: list[bytes] = []
     size = number = 0
@@ -181,19 +181,19 @@ def _elements(source: Source, found: sources.Look, raw: IO[bytes] | None) -> Ite
             batch.append(element)
             size += len(element)
             if size >= PIECE:
-                yield Piece(source, "array", batch, number, position=raw.tell() if raw is not None else 0)
+                yield SourcePiece(source, "array", batch, number, position=raw.tell() if raw is not None else 0)
                 number += len(batch)
                 batch, size = [], 0
     except FormatError as error:
         failure = error.message
     if batch:
-        yield Piece(source, "array", batch, number, position=raw.tell() if raw is not None else 0)
+        yield SourcePiece(source, "array", batch, number, position=raw.tell() if raw is not None else 0)
     if failure is not None:
         number += len(batch)
-        yield Piece(source, "problem", f"{failure}; {number} conversations before that were read")
+        yield SourcePiece(source, "problem", f"{failure}; {number} conversations before that were read")
 
 
-def _members(source: Source, stream: IO[bytes], task: Task) -> Iterator[Piece]:
+def _members(source: Source, stream: IO[bytes], task: PieceTask) -> Iterator[SourcePiece]:
     """Yields the pieces of each file in a zip; a few documents at a time if a format recognises the zip as a whole."""
     members = containers.Members(stream, source.name, task.limit)
     names = [member for member in sorted(members) if sources.is_ours(Path(member))]
@@ -206,24 +206,24 @@ def _members(source: Source, stream: IO[bytes], task: Task) -> Iterator[Piece]:
             yield from _pieces_in(Source(source.path, member), opened, None, task)
 
 
-def _documents(source: Source, few: int, stream: IO[bytes] | None, task: Task) -> Iterator[Piece]:
+def _documents(source: Source, few: int, stream: IO[bytes] | None, task: PieceTask) -> Iterator[SourcePiece]:
     """Yields a few documents at a time, read here."""
-    problems: list[Problem] = []
+    problems: list[SourceProblem] = []
     batch: list[Document] = []
     for document in sources.documents(
         source, task.origin, problems, limit=task.limit, opened=stream, columns=task.columns
     ):
         batch.append(document)
         if len(batch) == few:
-            yield Piece(source, "documents", batch)
+            yield SourcePiece(source, "documents", batch)
             batch = []
     if batch:
-        yield Piece(source, "documents", batch)
+        yield SourcePiece(source, "documents", batch)
     for problem in problems:
-        yield Piece(source, "problem", problem)
+        yield SourcePiece(source, "problem", problem)
 
 
-def _is_copyable(source: Source, task: Task) -> bool:
+def _is_copyable(source: Source, task: PieceTask) -> bool:
     """Whether a file is a session whose lines are the same in the target format."""
     assert source.path is not None
     if task.target != "transcript" or task.origin not in (None, *TRANSCRIPTS) or source.path.stat().st_size < LARGE:
@@ -244,7 +244,7 @@ def _has_role(line: Any) -> bool:
     return isinstance(line, dict) and "role" in line  # pi's lines have it in their `message`
 
 
-def _is_streamed(source: Source, task: Task) -> bool:
+def _is_streamed(source: Source, task: PieceTask) -> bool:
     """Whether a file is a large session, which is converted entry by entry."""
     if task.columns or not large_sessions.is_large(source):
         return False
@@ -272,15 +272,15 @@ def _holds_several(source: Source, form: FileFormat) -> bool:
 # --- converting ------------------------------------------------------------------------------------------------------
 
 
-def convert(piece: Piece, task: Task) -> PieceResult:
+def convert(piece: SourcePiece, task: PieceTask) -> PieceResult:
     """Converts a piece; failures are among its problems."""
     result = PieceResult()
     if piece.kind == "problem":
         given = piece.data
-        result.problems.append(given if isinstance(given, Problem) else Problem(piece.source.name, given))
+        result.problems.append(given if isinstance(given, SourceProblem) else SourceProblem(piece.source.name, given))
         return result
     if piece.kind == "stream":
-        problems: list[Problem] = []
+        problems: list[SourceProblem] = []
         with jsontext.Repairs() as repaired:
             session = large_sessions.open_large(piece.source, task.origin, problems, limit=task.limit)
         if session is not None and _convert_session(session, piece.source.name, task, result, repaired):
@@ -296,13 +296,13 @@ def convert(piece: Piece, task: Task) -> PieceResult:
             try:
                 _convert_document(document, task, result, bodies)
             except InterlinguaError as error:
-                _reject(result, task, Problem(document.name, str(error), document.line), text or document.data)
+                _reject(result, task, SourceProblem(document.name, str(error), document.line), text or document.data)
     result.payload = packed(b"".join(bodies), task.packing) if bodies else b""
     return result
 
 
 def _convert_session(
-    session: large_sessions.LargeSession, name: str, task: Task, result: PieceResult, repaired: list[str]
+    session: large_sessions.LargeSession, name: str, task: PieceTask, result: PieceResult, repaired: list[str]
 ) -> bool:
     """Converts a large session entry by entry; returns False if it must be in memory for that."""
     session.about = _with_model(session.about, task)
@@ -322,7 +322,7 @@ def _convert_session(
         loss = losses.refused
         if loss is not None and task.strict:
             error = Unsupported(task.target, f"{loss.what}: {loss.why}", loss.path)
-            _reject(result, task, Problem(name, str(error)), None)
+            _reject(result, task, SourceProblem(name, str(error)), None)
             return True
         if repaired or task.target not in (conversion.SELF, transcript.API):
             result.losses = losses.summary()
@@ -399,7 +399,7 @@ def _separated(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield b"," * bool(at) + line.rstrip(b"\n")
 
 
-def _convert_document(document: Document, task: Task, result: PieceResult, bodies: list[bytes]) -> None:
+def _convert_document(document: Document, task: PieceTask, result: PieceResult, bodies: list[bytes]) -> None:
     name = task.origin or document.dialect or _detected(document)
     given = document.data
     conversation = _with_model(given if isinstance(given, Conversation) else conversion.decode(given, name), task)
@@ -435,7 +435,7 @@ def _written(lines: Lines) -> bytes:
     return written.getvalue()
 
 
-def _with_model(conversation: Conversation, task: Task) -> Conversation:
+def _with_model(conversation: Conversation, task: PieceTask) -> Conversation:
     if task.model is None:
         return conversation
     # The api stays that of the source: it decides what must be adapted.
@@ -451,7 +451,7 @@ def _detected(document: Document) -> str:
     return name
 
 
-def _reject(result: PieceResult, task: Task, problem: Problem, data: Any) -> None:
+def _reject(result: PieceResult, task: PieceTask, problem: SourceProblem, data: Any) -> None:
     result.problems.append(problem)
     if task.rejects:
         text = data.decode("utf-8", "replace").rstrip("\r\n") if isinstance(data, bytes) else data
@@ -462,7 +462,7 @@ def _reject(result: PieceResult, task: Task, problem: Problem, data: Any) -> Non
             result.rejected.append(jsontext.write({**row, "data": None}))
 
 
-def _read(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[Document, bytes | None]]:
+def _read(piece: SourcePiece, task: PieceTask, result: PieceResult) -> Iterator[tuple[Document, bytes | None]]:
     """Yields the documents of a piece, with their text where they have their own."""
     if piece.kind == "documents":
         for document in piece.data:
@@ -475,7 +475,7 @@ def _read(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[Docum
         yield from _read_each(piece.source, lines, piece.first, task, result, what)
 
 
-def _read_file(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[Document, bytes | None]]:
+def _read_file(piece: SourcePiece, task: PieceTask, result: PieceResult) -> Iterator[tuple[Document, bytes | None]]:
     kind = None
     with contextlib.suppress(OSError, *sources.DAMAGED), sources.open_binary(piece.source) as stream:
         kind = sources.look(stream, task.origin, task.columns, task.limit).kind
@@ -483,7 +483,7 @@ def _read_file(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[
         with sources.open_binary(piece.source) as stream:
             yield from _read_each(piece.source, sources.read_lines(stream, task.limit), 0, task, result)
         return
-    problems: list[Problem] = []
+    problems: list[SourceProblem] = []
     for document in sources.documents(
         piece.source,
         task.origin,
@@ -498,7 +498,7 @@ def _read_file(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[
 
 
 def _read_each(
-    source: Source, lines: Iterable[bytes], first: int, task: Task, result: PieceResult, what: str = "line"
+    source: Source, lines: Iterable[bytes], first: int, task: PieceTask, result: PieceResult, what: str = "line"
 ) -> Iterator[tuple[Document, bytes | None]]:
     """Yields lines or elements that are conversations; `first` is the number before them."""
     for number, line in enumerate(lines, first + 1):
@@ -506,19 +506,19 @@ def _read_each(
             continue
         name = f"{source.name}:{number}"
         if len(line) > task.limit:
-            _reject(result, task, Problem(name, sources.too_long(task.limit, what), number), None)
+            _reject(result, task, SourceProblem(name, sources.too_long(task.limit, what), number), None)
             continue
         try:
             with jsontext.Repairs() as repaired:
                 values = jsontext.read_line(as_utf8(line) if number == 1 else line)
         except FormatError as error:
-            _reject(result, task, Problem(name, error.message, number), line)
+            _reject(result, task, SourceProblem(name, error.message, number), line)
             continue
         for value in values:
             yield Document(source, number, sources.renamed(value, task.columns), repaired=tuple(repaired)), line
 
 
-def read_lines(piece: Piece) -> Iterable[bytes]:
+def read_lines(piece: SourcePiece) -> Iterable[bytes]:
     """Yields the lines of a piece, with their line ends."""
     if piece.data is not None:
         return io.BytesIO(piece.data)
@@ -531,7 +531,7 @@ def read_lines(piece: Piece) -> Iterable[bytes]:
         return io.BytesIO(data)
 
 
-def _copy(piece: Piece, task: Task, result: PieceResult, bodies: list[bytes]) -> None:
+def _copy(piece: SourcePiece, task: PieceTask, result: PieceResult, bodies: list[bytes]) -> None:
     """Copies the lines of a session: plain ones unchanged, those with packed ids or signatures one by one."""
     copy = transcript.copy_line
     with jsontext.Repairs() as repaired:
@@ -545,11 +545,11 @@ def _copy(piece: Piece, task: Task, result: PieceResult, bodies: list[bytes]) ->
                     _note_repairs(f"{piece.source.name}:{number}", repaired, task, result)
                 bodies += (made, b"\n")
             except InterlinguaError as error:
-                result.problems.append(Problem(f"{piece.source.name}:{number}", str(error), number))
+                result.problems.append(SourceProblem(f"{piece.source.name}:{number}", str(error), number))
     result.count = 1 if bodies else 0
 
 
-def _note_repairs(name: str, repaired: list[str], task: Task, result: PieceResult) -> None:
+def _note_repairs(name: str, repaired: list[str], task: PieceTask, result: PieceResult) -> None:
     """Adds what was repaired in a line to the losses; in strict mode it is refused."""
     losses = tuple(map(replaced, dict.fromkeys(repaired)))
     repaired.clear()
@@ -590,8 +590,8 @@ def packed(data: bytes, packing: str | None) -> bytes:
 
 
 def run(
-    tasks: Iterable[tuple[int, Piece]], task: Task, workers: int, spool: Path | None = None
-) -> Generator[tuple[int, Piece, PieceResult]]:
+    tasks: Iterable[tuple[int, SourcePiece]], task: PieceTask, workers: int, spool: Path | None = None
+) -> Generator[tuple[int, SourcePiece, PieceResult]]:
     """Yields the pieces with their results, in order. Only as many are pending as keep the workers busy.
 
     `spool` is a folder for temporary files with what the workers make of large sessions; without one, such sessions are
@@ -602,7 +602,7 @@ def run(
             yield index, piece, convert(piece, task)
         return
     with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool, contextlib.ExitStack() as stack:
-        waiting: deque[tuple[int, Piece, Future[PieceResult]]] = deque()
+        waiting: deque[tuple[int, SourcePiece, Future[PieceResult]]] = deque()
         submit: Callable[..., Future[PieceResult]] = pool.submit
         folder: Path | None = None
         try:
@@ -628,7 +628,7 @@ def run(
             pool.shutdown()  # before the temporary files are removed
 
 
-def _convert_to_file(piece: Piece, task: Task, path: Path) -> PieceResult:
+def _convert_to_file(piece: SourcePiece, task: PieceTask, path: Path) -> PieceResult:
     """Converts a large session into a temporary file."""
     result = convert(piece, task)
     if result.streamed is not None:
@@ -643,7 +643,7 @@ def _convert_to_file(piece: Piece, task: Task, path: Path) -> PieceResult:
     return result
 
 
-def _finished(waiting: "deque[tuple[int, Piece, Future[PieceResult]]]") -> tuple[int, Piece, PieceResult]:
+def _finished(waiting: "deque[tuple[int, SourcePiece, Future[PieceResult]]]") -> tuple[int, SourcePiece, PieceResult]:
     index, piece, future = waiting.popleft()
     result = future.result()
     if result.spooled is not None:

@@ -20,10 +20,10 @@ from ..values.places import home as default_home
 from ..values.text import natural
 from . import output
 from .convert import Registered
-from .options import JSON, Group
+from .options import JSON, CommandGroup
 
 if TYPE_CHECKING:
-    from ..canvas.library import Library, Place
+    from ..canvas.library import Library, SessionPlace
     from ..canvas.server import Canvas
     from ..canvas.shapes import FindView
     from ..serving.access import KeyRing
@@ -32,7 +32,7 @@ HOME = click.option("--home", type=click.Path(path_type=Path, file_okay=False), 
 STORE = click.option("--store", help="sqlite:FILE or postgresql://… in place of files.")
 
 
-class _Canvas(Group):
+class _Canvas(CommandGroup):
     """Runs `open`, unless the first argument is a command."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
@@ -133,11 +133,11 @@ def _limit_arenas() -> None:
         ctypes.CDLL(None).mallopt(-8, 2)  # M_ARENA_MAX
 
 
-def _opened(library: "Library", inputs: tuple[str, ...]) -> "list[Place]":
+def _opened(library: "Library", inputs: tuple[str, ...]) -> "list[SessionPlace]":
     """The given sessions; reports those that cannot be opened, and continues."""
     from ..canvas.library import expand
 
-    places: list[Place] = []
+    places: list[SessionPlace] = []
     out = output.console(err=True)
     for given in inputs:
         session = _session(library, given)
@@ -164,7 +164,7 @@ def _numbered(given: str) -> tuple[Path, int | None]:
     return Path(given), None
 
 
-def _session(library: "Library", given: str) -> "Place | None":
+def _session(library: "Library", given: str) -> "SessionPlace | None":
     """A session of this home, by its id or a prefix of it."""
     if Path(given).exists():
         return None
@@ -223,9 +223,9 @@ def export(
     Lists what looks private (keys, tokens, addresses, home directories, numbers) with its context first. Writes nothing
     until you decide what to replace.
     """
-    from ..canvas.catalog import Describer, Finder
     from ..canvas.export import PREFERENCES, finds_of, material_of, redacted, write
     from ..canvas.library import Library
+    from ..canvas.session_list import Describer, Finder
     from ..canvas.shapes import ScanRequest
 
     library = Library(home.expanduser().absolute() if home is not None else None, store)
@@ -259,7 +259,7 @@ def export(
     output.console(err=True).print(Text(f"{out}: {len(written.data):,} bytes{what}"))
 
 
-def _one(places: "list[Place]", given: str, number: int | None) -> "Place":
+def _one(places: "list[SessionPlace]", given: str, number: int | None) -> "SessionPlace":
     if number is not None and number > len(places):
         raise InterlinguaError(f"{given}: {len(places)} conversations; choose --number 1 to {len(places)}")
     if number is None and len(places) > 1:

@@ -11,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from ..chat import opening
-from ..chat.chat import Chat, Screen, Settings, tool_context
+from ..chat.chat import Chat, ChatSettings, Screen, tool_context
 from ..chat.commands import COMMANDS, model_names
 from ..chat.plain import PlainScreen
 from ..chat.terminal import LOOK_ALIKES, TextStream, behind
@@ -110,7 +110,7 @@ def command(
     if (name is not None) + resume + new > 1:
         raise FormatError("--session, --resume and --new exclude each other; give one", "--session")
     place = root.resolve()
-    settings = Settings(
+    settings = ChatSettings(
         root=place,
         policy=replace(_POLICIES[policy], root=str(place)),
         sandboxed=True if policy == "build" else None,
@@ -136,7 +136,9 @@ def command(
     sys.exit(code)
 
 
-def _serve_editor(settings: Settings, policy: str, plugins: tuple[Path, ...], servers: tuple[str, ...] | None) -> None:
+def _serve_editor(
+    settings: ChatSettings, policy: str, plugins: tuple[Path, ...], servers: tuple[str, ...] | None
+) -> None:
     try:
         from ..chat.acp import MODES, EditorAgent, run
     except ModuleNotFoundError as error:
@@ -151,7 +153,7 @@ def _serve_editor(settings: Settings, policy: str, plugins: tuple[Path, ...], se
 
 
 async def _chat(
-    settings: Settings,
+    settings: ChatSettings,
     session: Session,
     prompt: str | None,
     wanted: tuple[tuple[Path, ...], tuple[str, ...] | None] | None,
@@ -221,7 +223,7 @@ def _terminal() -> Any:
     return create_output(cast(TextIO, TextStream(behind(sys.stdout))))
 
 
-def _screen(settings: Settings) -> Screen:
+def _screen(settings: ChatSettings) -> Screen:
     """The terminal screen, or the plain one without a capable terminal."""
     if not _is_terminal():
         for stream in (sys.stdout, sys.stderr):

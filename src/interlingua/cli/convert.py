@@ -24,9 +24,9 @@ from ..values import jsontext
 from ..values.errors import InterlinguaError, unknown
 from ..values.regular import naming
 from . import bulk, output
-from .bulk import Piece, Task
+from .bulk import PieceTask, SourcePiece
 from .options import complete_models
-from .outputs import ColumnarOutput, Done, FolderOutput, Journal, Output, Rejects, SingleConversation, Tally
+from .outputs import ColumnarOutput, FolderOutput, Output, PieceJournal, Rejects, RunProgress, SingleConversation, Tally
 
 PARALLEL = 4 * 1024 * 1024  # bytes of input that justify more processes; or so many files:
 MANY = 8
@@ -151,7 +151,7 @@ def command(
     if on_error == "keep" and out is None:
         raise click.UsageError("--on-error keep needs -o; failed inputs are written beside the output")
     packing = out.suffix if out is not None and folder is None and out.suffix in PACKED else None
-    task = Task(
+    task = PieceTask(
         origin,
         target,
         model,
@@ -252,8 +252,8 @@ def _rejects_path(out: Path | None, folder: Path | None) -> Path | None:
 
 
 def _journal(
-    found: list[Source], out: Path | None, folder: Path | None, task: Task, *, as_json: bool, resume: bool
-) -> Journal | None:
+    found: list[Source], out: Path | None, folder: Path | None, task: PieceTask, *, as_json: bool, resume: bool
+) -> PieceJournal | None:
     """The journal of a resumable run: from files, into files."""
     regular = out is not None and (folder is not None or not out.exists() or out.is_file())
     if not regular or as_json or any(source.path is None for source in found):
@@ -266,7 +266,7 @@ def _journal(
     path = out.with_name(f".{out.name}.progress") if folder is None else folder / ".convert.progress"
     files = [[source.name, *_state(source)] for source in found]
     options = {**task._asdict(), "piece": bulk.PIECE, "version": __version__}
-    return Journal(path, {"inputs": files, "options": options})
+    return PieceJournal(path, {"inputs": files, "options": options})
 
 
 def _state(source: Source) -> tuple[int, int]:
@@ -284,8 +284,8 @@ class _Run:
     def __init__(
         self,
         found: list[Source],
-        task: Task,
-        journal: Journal | None,
+        task: PieceTask,
+        journal: PieceJournal | None,
         on_error: str,
         *,
         copy: bool,
@@ -319,10 +319,10 @@ class _Run:
                 self._write(into, rejects, rows, workers, advance)
         except SingleConversation as error:
             self.tally = Tally()
-            self.tally.fail([sources.Problem(self._task.target, str(error))])
+            self.tally.fail([sources.SourceProblem(self._task.target, str(error))])
             rows.truncate(0)
         except KeyboardInterrupt:
-            if journal is not None and journal.done != Done():
+            if journal is not None and journal.done != RunProgress():
                 print("interlingua: interrupted; run the same command with --resume to continue", file=sys.stderr)
             raise
         except BaseException:
@@ -341,7 +341,7 @@ class _Run:
         advance: Callable[[int, int], None],
     ) -> None:
         """Converts everything that is not done yet, and records each piece in the journal when it is written."""
-        written = Done() if self._journal is None else self._journal.done
+        written = RunProgress() if self._journal is None else self._journal.done
         number, before = written.pieces, 0  # pieces of this source; bytes of earlier sources
         index = written.source
         with contextlib.closing(bulk.run(self._pieces(into), self._task, workers, self._spool)) as results:
@@ -362,12 +362,12 @@ class _Run:
                     rows.writelines(result.streamed_row)
                 self.tally.add(piece.source, result)
                 if self._journal is not None and not into.is_pending:
-                    done = Done(at, number, *into.place(), rejects.length())
+                    done = RunProgress(at, number, *into.place(), rejects.length())
                     self._journal.write(done, piece.source, result, names)
                 advance(before + piece.position, self.tally.count)
 
-    def _pieces(self, into: Output | FolderOutput) -> Iterator[tuple[int, Piece]]:
-        done = Done() if self._journal is None else self._journal.done
+    def _pieces(self, into: Output | FolderOutput) -> Iterator[tuple[int, SourcePiece]]:
+        done = RunProgress() if self._journal is None else self._journal.done
         if self._journal is not None:
             self._journal.open()
         for index, source in enumerate(self._found):

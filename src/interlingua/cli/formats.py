@@ -40,7 +40,7 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
 
     The exit code is 1 if there is an error.
     """
-    problems: list[sources.Problem] = []
+    problems: list[sources.SourceProblem] = []
     files = sources.expand(inputs)
     rows: list[tuple[str, tuple[Finding, ...]]] = []
     faultless: dict[str, tuple[int, int]] = {}  # file -> number of conversations without findings, and their total
@@ -77,11 +77,11 @@ def _checked(
     source: sources.Source,
     origin: str | None,
     target: str | None,
-    problems: list[sources.Problem],
+    problems: list[sources.SourceProblem],
     advance: Callable[[int], None],
 ) -> Iterator[tuple[str, tuple[Finding, ...]]]:
     """Yields the conversations of a file, each with its findings. A large session is not read into memory."""
-    torn: list[sources.Problem] = []
+    torn: list[sources.SourceProblem] = []
     session = open_large(source, origin, torn, advance=advance) if is_large(source) else None
     found = None if session is None else check_large(session, origin is None, target)
     if found is not None:
@@ -113,7 +113,7 @@ def _show(rows: list[tuple[str, tuple[Finding, ...]]], faultless: dict[str, tupl
 @JSON
 def detect_command(inputs: tuple[str, ...], as_json: bool) -> None:
     """Detect the format of files, with the reason."""
-    problems: list[sources.Problem] = []
+    problems: list[sources.SourceProblem] = []
     rows = []
     for source in sources.expand(inputs):
         known = detect_large(source) if is_large(source) else None
@@ -125,7 +125,7 @@ def detect_command(inputs: tuple[str, ...], as_json: bool) -> None:
                 Detection(document.dialect, "a zip or database of it") if document.dialect else detect(document.data)
             )
             if found is None:
-                problems.append(sources.Problem(document.name, "no known format"))
+                problems.append(sources.SourceProblem(document.name, "no known format"))
             else:
                 rows.append((document.name, found))
     if as_json:
@@ -227,7 +227,7 @@ def completion_command(shell: str) -> None:
 @JSON
 def stats_command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, as_json: bool) -> None:
     """Count messages, tokens, cost and tool calls, in total and per model."""
-    problems: list[sources.Problem] = []
+    problems: list[sources.SourceProblem] = []
     totals = Totals()
     count = None if tokenizer is None else counter(tokenizer)
     sizes = array("Q")  # tokens per conversation

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from ..values.places import has_plugins, home, private_folder
-from .options import JSON, Group
+from .options import JSON, CommandGroup
 
 RUNS = "run"  # the agent of logged runs
 _SHARED = ("show", "search", "export", "delete", "restore", "purge", "totals")  # commands of `sessions`
@@ -47,7 +47,7 @@ def session_id(name: str | None) -> str:
     return found[0]
 
 
-class _Logs(Group):
+class _Logs(CommandGroup):
     """Takes most commands from `interlingua sessions`, for the agent `run`."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ from ..values.errors import FormatError, InterlinguaError, unknown
 from ..values.places import home
 from ..values.request import ModelDescriptor
 from . import output
-from .options import FAMILIES, JSON, Group, complete_models, complete_providers
+from .options import FAMILIES, JSON, CommandGroup, complete_models, complete_providers
 
 _PRICES = ("input", "output", "cache_read", "cache_write")
 _COLUMNS = (
@@ -36,7 +36,7 @@ _DEFAULT = "default"
 _VARIABLE = "INTERLINGUA_MODEL"
 
 
-class _Models(Group):
+class _Models(CommandGroup):
     """Runs `list`, unless the first argument is a command."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:

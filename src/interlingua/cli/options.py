@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from ..values.errors import InterlinguaError, unknown
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A command group that suggests the nearest command."""
 
     def resolve_command(
@@ -26,7 +26,7 @@ class Group(click.Group):
         return super().resolve_command(context, arguments)
 
 
-Group.group_class = Group  # of nested groups
+CommandGroup.group_class = CommandGroup  # of nested groups
 
 # --- options ---------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..chat.terminal import LOOK_ALIKES, behind, safe_console
-from ..conversion.sources import Problem, Source
+from ..conversion.sources import Source, SourceProblem
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Loss
 
@@ -345,7 +345,9 @@ MAX_SHOWN = 50
 MAX_ALIKE = 10  # a folder may have many files that are no conversations
 
 
-def report_problems(problems: Sequence[Problem], count: int | None = None, *, alike: int | None = MAX_ALIKE) -> None:
+def report_problems(
+    problems: Sequence[SourceProblem], count: int | None = None, *, alike: int | None = MAX_ALIKE
+) -> None:
     """Prints failures, one line each; of many, and of more than `alike` with the same message, the first ones and
     their number.
     """

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from ..conversion import containers, local_files
-from ..conversion.sources import Problem, Source
+from ..conversion.sources import Source, SourceProblem
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.regular import naming, read_regular
@@ -38,7 +38,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.losses = LossSummary()
-        self.problems: list[Problem] = []
+        self.problems: list[SourceProblem] = []
         self.failed = 0
         self.count = 0
         self.names: set[str] = set()  # sources with conversations
@@ -50,7 +50,7 @@ class Tally:
         self.losses.merge(result.losses)
         self.fail(result.problems)
 
-    def fail(self, problems: list[Problem]) -> None:
+    def fail(self, problems: list[SourceProblem]) -> None:
         self.failed += len(problems)
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
@@ -58,7 +58,7 @@ class Tally:
 # --- the journal -----------------------------------------------------------------------------------------------------
 
 
-class Done(NamedTuple):
+class RunProgress(NamedTuple):
     """The progress of an interrupted run: `pieces` of the source number `source` are written, with `length` bytes of
     `name`.
     """
@@ -70,14 +70,14 @@ class Done(NamedTuple):
     rejected: int = 0
 
 
-class Journal:
+class PieceJournal:
     """The written pieces of a run, one JSON line each; the first line identifies the run."""
 
     def __init__(self, path: Path, run: dict[str, Any]) -> None:
         self._path = path
         self._run = run
         self._file: IO[bytes] | None = None
-        self.done = Done()
+        self.done = RunProgress()
         self.names: list[str] = []  # started or finished files
 
     def resume(self, tally: Tally) -> None:
@@ -96,7 +96,7 @@ class Journal:
                 raise InterlinguaError(f"{self._path}: damaged; run without --resume to start over") from None
 
     def _replay(self, row: Any, tally: Tally) -> None:
-        self.done = Done(*row["done"])
+        self.done = RunProgress(*row["done"])
         if self.done.name is not None and self.done.name not in self.names:
             self.names.append(self.done.name)
         self.names += row.get("names", ())
@@ -104,19 +104,19 @@ class Journal:
         tally.names.update(row["from"])
         tally.losses.merge(LossSummary.from_json(row["losses"]))
         tally.failed += row["failed"]
-        tally.problems += [Problem(*problem) for problem in row["problems"]]
+        tally.problems += [SourceProblem(*problem) for problem in row["problems"]]
 
     def open(self) -> None:
         """Rewrites the known lines, without an incomplete last one, and continues after them."""
         kept = b""
-        if self.done != Done():
+        if self.done != RunProgress():
             kept = b"\n".join(read_regular(self._path).split(b"\n")[:-1]) + b"\n"
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with local_files.atomic(self._path) as file:
             file.write(kept or jsontext.write(self._run) + b"\n")
         self._file = self._path.open("ab")
 
-    def write(self, done: Done, source: Source, result: PieceResult, names: list[str]) -> None:
+    def write(self, done: RunProgress, source: Source, result: PieceResult, names: list[str]) -> None:
         """Records a piece, once its output is written."""
         assert self._file is not None
         row = {
@@ -149,7 +149,7 @@ class Output:
     """
 
     def __init__(
-        self, out: Path | None, *, write: bool = True, packing: str | None = None, journal: Journal | None = None
+        self, out: Path | None, *, write: bool = True, packing: str | None = None, journal: PieceJournal | None = None
     ) -> None:
         self._out = out
         self._write = write
@@ -258,7 +258,7 @@ class ColumnarOutput(Output):
                     containers.write_rows(self._rows, file, self._kind, str(self._place))
 
 
-def _writing(path: Path, length: int, journal: Journal | None) -> contextlib.AbstractContextManager[IO[bytes]]:
+def _writing(path: Path, length: int, journal: PieceJournal | None) -> contextlib.AbstractContextManager[IO[bytes]]:
     return local_files.atomic(path) if journal is None else local_files.resumable(path, length)
 
 
@@ -267,7 +267,7 @@ class FolderOutput:
 
     is_pending = False
 
-    def __init__(self, folder: Path, inputs: list[Path | None], journal: Journal | None = None) -> None:
+    def __init__(self, folder: Path, inputs: list[Path | None], journal: PieceJournal | None = None) -> None:
         self._folder = folder
         self._inputs = inputs
         self._journal = journal
@@ -339,7 +339,7 @@ class FolderOutput:
 class Rejects:
     """A file of failed conversations: one JSON line each, with position, reason and text."""
 
-    def __init__(self, path: Path | None, journal: Journal | None) -> None:
+    def __init__(self, path: Path | None, journal: PieceJournal | None) -> None:
         self._path = path
         self._journal = journal
         self._stack = contextlib.ExitStack()

@@ -27,10 +27,10 @@ from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home, private_folder
 from ..values.regular import naming, read_regular
 from . import output
-from .options import JSON, Group, warn
+from .options import JSON, CommandGroup, warn
 
 
-@click.group("plugins", cls=Group)
+@click.group("plugins", cls=CommandGroup)
 def command() -> None:
     """List, install, check or create plugins."""
 

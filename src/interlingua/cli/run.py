@@ -633,7 +633,7 @@ async def _work(job: _Job, found: "Installed | None", stop: Abort, options: dict
     thread = job.thread
     context = context_at(Path(options["root"]).resolve())
     permissions = Permissions(replace(ALLOW if options["yes"] else ASK, root=context.root))
-    approval = run_tools.Approval(permissions, context.bridge)
+    approval = run_tools.TerminalApproval(permissions, context.bridge)
     show, end = _shown(job, options)
 
     def on_event(event: AgentEvent) -> None:

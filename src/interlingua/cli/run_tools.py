@@ -125,7 +125,7 @@ def _code_file(given: str) -> Path | None:
 # --- approval ---------------------------------------------------------------------------------------------------------
 
 
-class Approval:
+class TerminalApproval:
     """Asks the user at the terminal, even if standard input is a pipe; without a terminal, nothing is approved."""
 
     def __init__(self, permissions: Permissions, bridge: Any) -> None:

@@ -24,7 +24,7 @@ from rich.text import Text
 from ..values.errors import InterlinguaError, unknown
 from ..values.places import has_plugins, home
 from . import output
-from .options import HOME, JSON, Group
+from .options import HOME, JSON, CommandGroup
 
 if TYPE_CHECKING:
     from ..gateway.checking import TargetReport
@@ -62,7 +62,7 @@ KEY_VARIABLES = (
 )
 
 
-class _Serve(Group):
+class _Serve(CommandGroup):
     """Runs `run`, unless a command is given. Options of `run` may precede its name."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:

@@ -21,7 +21,7 @@ from ..values.messages import AgentMessage, AssistantMessage
 from ..values.request import Conversation, is_aside
 from . import output
 from .convert import NAMES
-from .options import JSON, Group, complete_sessions
+from .options import JSON, CommandGroup, complete_sessions
 from .show import _View, print_conversation
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,7 +57,7 @@ def of_agent(name: str, agent: str) -> click.Command:
     )
 
 
-@click.group("sessions", cls=Group)
+@click.group("sessions", cls=CommandGroup)
 def command() -> None:
     """List, show, import, export, fork, compact and clean up sessions.
 
@@ -150,7 +150,7 @@ def show(
             _print_tree(session.nodes(), session.head, session.labels(), as_json)
         else:
             print_conversation(operations.view_of(session, "context" if as_context else "path", last), view, as_json)
-        output.report_problems([sources.Problem(session.where, str(problem)) for problem in session.problems])
+        output.report_problems([sources.SourceProblem(session.where, str(problem)) for problem in session.problems])
 
 
 def _print_answer(session: Session, extract: bool) -> None:

@@ -58,8 +58,8 @@ def command(
     as_json: bool,
 ) -> None:
     """Show conversations in the terminal: thinking folded, tool calls with their results."""
-    problems: list[sources.Problem] = []
-    notes: list[sources.Problem] = []  # of conversations that are shown
+    problems: list[sources.SourceProblem] = []
+    notes: list[sources.SourceProblem] = []  # of conversations that are shown
     view = _View(thinking=thinking, full=full, everything=everything, plain=plain)
     found = _noted(inputs, origin, problems, notes)
     if as_json:
@@ -79,13 +79,16 @@ def command(
 
 
 def _noted(
-    inputs: tuple[str, ...], origin: str | None, problems: list[sources.Problem], notes: list[sources.Problem]
+    inputs: tuple[str, ...],
+    origin: str | None,
+    problems: list[sources.SourceProblem],
+    notes: list[sources.SourceProblem],
 ) -> Iterator[tuple[str, Conversation | LargeSession]]:
     for source in sources.expand(inputs):
         for name, found in conversations(source, origin, problems):
             yield name, found
             if isinstance(found, Conversation):  # torn lines are among the problems of the file
-                notes += [sources.Problem(name, one.message) for one in found.problems if one.line is None]
+                notes += [sources.SourceProblem(name, one.message) for one in found.problems if one.line is None]
 
 
 def _show(out: Console, found: Iterator[tuple[str, Conversation | LargeSession]], view: "_View") -> None:

@@ -17,7 +17,7 @@ import msgspec
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home, private_folder
 from ..values.regular import read_regular
-from .options import JSON, Group
+from .options import JSON, CommandGroup
 
 _PARAMETER = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,100}")
@@ -207,7 +207,7 @@ def combined(chosen: Sequence[str]) -> Template:
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
-@click.group("templates", cls=Group, invoke_without_command=True)
+@click.group("templates", cls=CommandGroup, invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
     """List, show, edit and delete the templates of `run -t NAME`."""

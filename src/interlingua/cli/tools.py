@@ -21,12 +21,12 @@ from ..tools.validation import form, shown
 from ..values.errors import InterlinguaError
 from ..values.messages import TextBlock
 from . import output, tools_serve
-from .options import BARE, HOME, JSON, MCP, PLUGINS, Group, complete_tools, warn
+from .options import BARE, HOME, JSON, MCP, PLUGINS, CommandGroup, complete_tools, warn
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-@click.group("tools", cls=Group)
+@click.group("tools", cls=CommandGroup)
 def command() -> None:
     """List, show, run or serve (MCP) the tools."""
 

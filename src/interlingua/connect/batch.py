@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ..conversion import decode
 from ..conversion.local_files import atomic, synced
-from ..conversion.sources import Problem, documents, expand
+from ..conversion.sources import SourceProblem, documents, expand
 from ..dialects.files.wire_bodies import failure
 from ..dialects.registry import canonical, wire
 from ..values.canonical import build, dump, load, plain
@@ -37,11 +37,11 @@ from ..values.request import CallOptions, Conversation, ModelDescriptor, Options
 from .batch_apis import (
     AnthropicBatches,
     BatchApi,
+    BatchPart,
     BedrockBatches,
     Calls,
     GoogleBatches,
     OpenAIBatches,
-    Part,
     State,
     is_uncertain,
 )
@@ -66,7 +66,7 @@ BATCH_APIS: dict[str, BatchApi] = {
 }
 
 
-class Manifest(Struct, frozen=True, kw_only=True):
+class BatchManifest(Struct, frozen=True, kw_only=True):
     """Describes a batch. `parts` are the first row and the number of rows of each batch at the provider; none for a
     local one. `salt` distinguishes it from a deleted batch of the same requests.
     """
@@ -88,7 +88,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
         return not self.parts
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class BatchRow(Struct, frozen=True, kw_only=True):
     """One request: its number from one, its id (that of the input, where it has one) and where it was read. `error` is
     why it cannot be sent."""
 
@@ -101,15 +101,15 @@ class Row(Struct, frozen=True, kw_only=True):
     error: Any = None
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class RowAnswer(Struct, frozen=True, kw_only=True):
     """The outcome of one row. A failed row has an error message as its answer, and the `error` itself."""
 
-    row: Row
+    row: BatchRow
     message: AssistantMessage
     error: dict[str, Any] | None = None
 
 
-class Progress(Struct, frozen=True, kw_only=True):
+class BatchProgress(Struct, frozen=True, kw_only=True):
     """The progress of a batch: rows by outcome, and the provider's batches with their states (None: not created)."""
 
     rows: int
@@ -127,19 +127,21 @@ class Progress(Struct, frozen=True, kw_only=True):
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-def rows_of(inputs: Sequence[str], options: Options, *, dialect: str | None = None, reask: bool = False) -> list[Row]:
+def rows_of(
+    inputs: Sequence[str], options: Options, *, dialect: str | None = None, reask: bool = False
+) -> list[BatchRow]:
     """Returns one row per conversation of these files. An unreadable conversation is a row with an error.
 
     A conversation that ends with an answer has nothing to send; with `reask`, that answer is dropped.
     """
     dialect = None if dialect is None else canonical(dialect)
-    rows: list[Row] = []
+    rows: list[BatchRow] = []
 
     def add(source: str, **fields: Any) -> None:
         number = len(rows) + 1
-        rows.append(Row(**{"number": number, "id": str(number), "source": source, **fields}))
+        rows.append(BatchRow(**{"number": number, "id": str(number), "source": source, **fields}))
 
-    problems: list[Problem] = []
+    problems: list[SourceProblem] = []
 
     def add_problems() -> None:
         for problem in problems:
@@ -209,7 +211,7 @@ def names() -> list[str]:
     return [name for _, name in sorted(found)]
 
 
-class Journal:
+class BatchJournal:
     """JSON lines that are on disk when `write` returns. An incomplete last line is removed."""
 
     def __init__(self, path: Path) -> None:
@@ -245,9 +247,9 @@ class Batch:
     def __init__(self, folder: Path, client: Client) -> None:
         self.folder = folder
         self.client = client
-        self.journal = Journal(folder / "journal.jsonl")
+        self.journal = BatchJournal(folder / "journal.jsonl")
         try:
-            self.manifest = load(read_regular(folder / "batch.json", follow=False), Manifest)
+            self.manifest = load(read_regular(folder / "batch.json", follow=False), BatchManifest)
         except FileNotFoundError:
             known = ", ".join(names()) or "none"
             raise InterlinguaError(f"no batch {folder.name!r}; known batches: {known}") from None
@@ -262,7 +264,7 @@ class Batch:
 
     @classmethod
     async def create(
-        cls, rows: list[Row], model: str, client: Client, *, local: bool, name: str | None, call: CallOptions
+        cls, rows: list[BatchRow], model: str, client: Client, *, local: bool, name: str | None, call: CallOptions
     ) -> "Batch":
         """Creates the batch of these rows, or returns the existing one."""
         given = [model, local, call.base_url, [[row.id, row.request, row.error] for row in rows]]
@@ -273,7 +275,7 @@ class Batch:
             raise InterlinguaError(f"invalid batch name {name!r}; use letters, digits, '-', '_' and '.'")
         folder = batches_folder() / name
         if not (folder / "batch.json").exists():
-            manifest = Manifest(
+            manifest = BatchManifest(
                 name=name,
                 digest=digest,
                 model=model,
@@ -309,9 +311,9 @@ class Batch:
                     ) from None
             yield
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[BatchRow]:
         lines = read_regular(self.folder / "requests.jsonl", follow=False).splitlines()
-        return [load(line, Row) for line in lines]
+        return [load(line, BatchRow) for line in lines]
 
     # --- over the provider's batch API ---
 
@@ -322,7 +324,7 @@ class Batch:
                 f"the batch {self.manifest.name!r} was cancelled; --name NAME submits its requests as another batch"
             )
         api, calls = await self._api(call)
-        rows: list[Row] | None = None
+        rows: list[BatchRow] | None = None
         created = 0
         for number, (first, count) in enumerate(self.manifest.parts):
             steps = self._steps(number)
@@ -362,12 +364,12 @@ class Batch:
                 ) from error
         self.journal.write(part=number, step="created", batch=id)
 
-    def _part(self, number: int, lines: list[bytes], steps: list[dict[str, Any]]) -> Part:
+    def _part(self, number: int, lines: list[bytes], steps: list[dict[str, Any]]) -> BatchPart:
         attempts = [step["at"] for step in steps if step["step"] == "creating"]
-        return Part(self._numbered(number), lines, min(attempts, default=now()), _uploaded(steps), bool(attempts))
+        return BatchPart(self._numbered(number), lines, min(attempts, default=now()), _uploaded(steps), bool(attempts))
 
     async def _find(
-        self, api: BatchApi, calls: Calls, number: int, part: Part, steps: list[dict[str, Any]]
+        self, api: BatchApi, calls: Calls, number: int, part: BatchPart, steps: list[dict[str, Any]]
     ) -> str | None:
         """Returns the batch of an interrupted attempt, or of one without a response."""
         # Each attempt is written before it is made: one without an outcome may have created the batch.
@@ -442,13 +444,13 @@ class Batch:
             await api.delete(calls, id, _uploaded(self._steps(number)))
             self.journal.write(part=number, step="deleted")
 
-    async def progress(self, call: CallOptions) -> Progress:
+    async def progress(self, call: CallOptions) -> BatchProgress:
         """Returns the progress, queried from the provider where unknown."""
         if self.manifest.is_local:
             outcomes = self._outcomes()
             failed = sum("error" in outcome for outcome in outcomes.values())
             unsent = sum(row.error is not None for row in self.rows())
-            return Progress(rows=self.manifest.rows, answered=len(outcomes) - failed, failed=failed + unsent)
+            return BatchProgress(rows=self.manifest.rows, answered=len(outcomes) - failed, failed=failed + unsent)
         api, calls = await self._api(call)
         states: list[tuple[str | None, State | None]] = []
         for number in range(len(self.manifest.parts)):
@@ -459,9 +461,9 @@ class Batch:
                 states.append((id, State("cancelled", True, error=_NEVER_SENT)))
             else:
                 states.append((id, await api.state(calls, id) if id is not None else None))
-        return Progress(rows=self.manifest.rows, states=states)
+        return BatchProgress(rows=self.manifest.rows, states=states)
 
-    async def fetch(self, call: CallOptions) -> Progress:
+    async def fetch(self, call: CallOptions) -> BatchProgress:
         """Downloads the results of all ended batches whose results are missing here."""
         progress = await self.progress(call)
         if self.manifest.is_local:
@@ -485,12 +487,12 @@ class Batch:
                     file.write(write(outcome._asdict()) + b"\n")
         return progress
 
-    async def answers(self) -> Iterator[Answer]:
+    async def answers(self) -> Iterator[RowAnswer]:
         """Yields every row with an outcome, in input order, at the batch price."""
         await warm()
         return self._local_answers() if self.manifest.is_local else self._provider_answers()
 
-    def _provider_answers(self) -> Iterator[Answer]:
+    def _provider_answers(self) -> Iterator[RowAnswer]:
         connector, _ = self.client.find_known(self.manifest.model, default())
         assert isinstance(connector, HttpConnector)
         rows = self.rows()
@@ -601,14 +603,14 @@ class Batch:
         """The last outcome of each row."""
         return {step["row"]: step for step in self.journal.read() if step.get("step") == "answered"}
 
-    def _local_answers(self) -> Iterator[Answer]:
+    def _local_answers(self) -> Iterator[RowAnswer]:
         outcomes = self._outcomes()
         for row in self.rows():
             outcome = outcomes.get(row.number, {})
             if (error := row.error or outcome.get("error")) is not None:
-                yield Answer(row=row, message=failure(error), error=error)
+                yield RowAnswer(row=row, message=failure(error), error=error)
             elif outcome:
-                yield Answer(row=row, message=build(outcome["message"], AssistantMessage))
+                yield RowAnswer(row=row, message=build(outcome["message"], AssistantMessage))
 
 
 class _Pace:
@@ -648,15 +650,15 @@ async def _settings(model: str, client: Client, call: CallOptions) -> dict[str, 
 
 
 async def _encoded(
-    rows: list[Row], manifest: Manifest, client: Client
-) -> tuple[list[Row], dict[str, str], list[list[int]]]:
+    rows: list[BatchRow], manifest: BatchManifest, client: Client
+) -> tuple[list[BatchRow], dict[str, str], list[list[int]]]:
     """The rows with their bodies, the headers that they need, and the first row and the number of rows of each part."""
     await warm()
     api, connector, described = _batch_api(manifest.model, client)
     target = wire(described.api)
     path = str(target.codec.path(described.id, False))
     headers: dict[str, set[str]] = {}
-    encoded: list[Row] = []
+    encoded: list[BatchRow] = []
     parts: list[list[int]] = []
     size = sendable = 0
     for at, row in enumerate(rows):
@@ -701,7 +703,7 @@ def _reported(losses: Iterable[Loss]) -> list[Loss]:
     return [loss for loss in losses if loss.severity != "record"]
 
 
-async def _with_losses(rows: list[Row], model: str, client: Client) -> list[Row]:
+async def _with_losses(rows: list[BatchRow], model: str, client: Client) -> list[BatchRow]:
     """The rows of ordinary calls with what their requests lose. A request that cannot be sent fails in its call."""
     await warm()
     connector, described = client.find_known(model, default())
@@ -718,7 +720,7 @@ async def _with_losses(rows: list[Row], model: str, client: Client) -> list[Row]
     return found
 
 
-def _answer(row: Row, outcome: dict[str, Any], connector: HttpConnector) -> Answer:
+def _answer(row: BatchRow, outcome: dict[str, Any], connector: HttpConnector) -> RowAnswer:
     """The answer to a row, decoded as one of an ordinary call is, at the batch price."""
     error = row.error
     if error is None and outcome.get("error") is None:
@@ -734,7 +736,7 @@ def _answer(row: Row, outcome: dict[str, Any], connector: HttpConnector) -> Answ
             restore = connector.body(target, request)[1]
             if restore is not None:
                 message = replace(message, content=tuple(map(restore, blocks_of(message.content))))
-            return Answer(row=row, message=_priced(message, request))
+            return RowAnswer(row=row, message=_priced(message, request))
         except InterlinguaError as problem:
             error = _error(problem)
     if error is None:
@@ -743,7 +745,7 @@ def _answer(row: Row, outcome: dict[str, Any], connector: HttpConnector) -> Answ
         inner = given.get("error") if isinstance(given, dict) and isinstance(given.get("error"), dict) else given
         kind = (inner.get("type") or inner.get("code")) if isinstance(inner, dict) else None
         error = {"type": str(kind or "error"), "message": text}
-    return Answer(row=row, message=failure(error["message"]), error=error)
+    return RowAnswer(row=row, message=failure(error["message"]), error=error)
 
 
 def _priced(message: AssistantMessage, request: Request) -> AssistantMessage:
@@ -755,7 +757,7 @@ def _priced(message: AssistantMessage, request: Request) -> AssistantMessage:
     return message if cost is None else replace(message, usage=replace(message.usage, cost=cost))
 
 
-def _token(manifest: Manifest) -> str:
+def _token(manifest: BatchManifest) -> str:
     # Anthropic takes 64 of [A-Za-z0-9_-] as the id of a row, which begins with this.
     given = " ".join(filter(None, (manifest.name, manifest.digest, manifest.salt)))
     return "il-" + hashlib.sha256(given.encode()).hexdigest()[:16]
@@ -778,7 +780,7 @@ def _rejected(steps: list[dict[str, Any]]) -> set[str]:
     return {step["batch"] for step in steps if step["step"] == "rejected"}
 
 
-def _write_folder(folder: Path, manifest: Manifest, rows: Iterable[Row]) -> None:
+def _write_folder(folder: Path, manifest: BatchManifest, rows: Iterable[BatchRow]) -> None:
     """The folder of a new batch; it appears whole or not at all."""
     private_folder(folder.parent)
     made = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.new"

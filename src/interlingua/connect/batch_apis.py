@@ -44,7 +44,7 @@ class State(NamedTuple):
     error: str | None = None
 
 
-class Outcome(NamedTuple):
+class RequestOutcome(NamedTuple):
     """The outcome of one request: the body of its response, or an error."""
 
     id: str
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     error: Any = None
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """The requests that become one batch of the provider. `tag` names it there; `since` is when we began to create it,
     in milliseconds; `uploaded` the id of its file, where that is known; `is_retry`: an earlier attempt was cut off."""
 
@@ -155,18 +155,18 @@ class BatchApi(Protocol):
         ...
 
     async def create(
-        self, calls: Calls, part: Part, headers: Mapping[str, str], uploaded: Callable[[str], None]
+        self, calls: Calls, part: BatchPart, headers: Mapping[str, str], uploaded: Callable[[str], None]
     ) -> str:
         """Creates the batch and returns its id; `uploaded` is called with the id of its file, if any."""
         ...
 
-    async def find(self, calls: Calls, part: Part, excluded: Collection[str]) -> str | None:
+    async def find(self, calls: Calls, part: BatchPart, excluded: Collection[str]) -> str | None:
         """Returns the batch of this part, if an interrupted create has created it."""
         ...
 
     async def state(self, calls: Calls, id: str) -> State: ...
 
-    async def results(self, calls: Calls, id: str) -> list[Outcome]: ...
+    async def results(self, calls: Calls, id: str) -> list[RequestOutcome]: ...
 
     async def cancel(self, calls: Calls, id: str) -> None:
         """Cancels a batch; finished responses are kept."""
@@ -189,7 +189,7 @@ class OpenAIBatches(BatchApi):
         return write({"custom_id": id, "method": "POST", "url": f"/v1{path}", "body": body})
 
     async def create(
-        self, calls: Calls, part: Part, headers: Mapping[str, str], uploaded: Callable[[str], None]
+        self, calls: Calls, part: BatchPart, headers: Mapping[str, str], uploaded: Callable[[str], None]
     ) -> str:
         data = b"\n".join(part.lines) + b"\n"
         # The upload may have come through although its answer did not: OpenAI lists files by name and size.
@@ -220,7 +220,7 @@ class OpenAIBatches(BatchApi):
         form = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
         return await calls.create("/files", body + data + f"\r\n--{boundary}--\r\n".encode(), form)
 
-    async def find(self, calls: Calls, part: Part, excluded: Collection[str]) -> str | None:
+    async def find(self, calls: Calls, part: BatchPart, excluded: Collection[str]) -> str | None:
         async for batch in pages(calls, "/batches", "after"):
             if (batch.get("metadata") or {}).get("interlingua") == part.tag and batch["id"] not in excluded:
                 return str(batch["id"])
@@ -235,7 +235,7 @@ class OpenAIBatches(BatchApi):
         error = None if status == "completed" else "; ".join(problems) or f"the batch is {status}"
         return State(status, status in self.ENDED, batch.get("request_counts") or {}, error)
 
-    async def results(self, calls: Calls, id: str) -> list[Outcome]:
+    async def results(self, calls: Calls, id: str) -> list[RequestOutcome]:
         batch = await calls.get(f"/batches/{quote(id)}")
         found = []
         # Responses and errors are separate files; an empty one does not exist.
@@ -244,7 +244,7 @@ class OpenAIBatches(BatchApi):
                 response = line.get("response") or {}
                 body = response.get("body")
                 failed = line.get("error") or (body if (response.get("status_code") or 200) >= 300 else None)
-                found.append(Outcome(str(line.get("custom_id")), None if failed else body, failed))
+                found.append(RequestOutcome(str(line.get("custom_id")), None if failed else body, failed))
         return found
 
     async def cancel(self, calls: Calls, id: str) -> None:
@@ -270,12 +270,12 @@ class AnthropicBatches(BatchApi):
         return write({"custom_id": id, "params": body})
 
     async def create(
-        self, calls: Calls, part: Part, headers: Mapping[str, str], uploaded: Callable[[str], None]
+        self, calls: Calls, part: BatchPart, headers: Mapping[str, str], uploaded: Callable[[str], None]
     ) -> str:
         body = b'{"requests":[' + b",".join(part.lines) + b"]}"
         return await calls.create(self.PATH, body, headers)
 
-    async def find(self, calls: Calls, part: Part, excluded: Collection[str]) -> str | None:
+    async def find(self, calls: Calls, part: BatchPart, excluded: Collection[str]) -> str | None:
         """A batch of our size since then. Whether it is ours shows in the ids of its results, which come at its end."""
         async for batch in pages(calls, self.PATH, "after_id"):  # newest first
             created = datetime.fromisoformat(batch["created_at"]).timestamp() * 1000
@@ -291,7 +291,7 @@ class AnthropicBatches(BatchApi):
         status = str(batch.get("processing_status"))
         return State(status, status == "ended", batch.get("request_counts") or {})
 
-    async def results(self, calls: Calls, id: str) -> list[Outcome]:
+    async def results(self, calls: Calls, id: str) -> list[RequestOutcome]:
         found = []
         for line in lines_of(await calls.repeat("GET", f"{self.PATH}/{quote(id)}/results"), calls):
             result = line.get("result") or {}
@@ -299,7 +299,7 @@ class AnthropicBatches(BatchApi):
             # `errored` has an `error`, `canceled` and `expired` only their type; neither is in the order of the
             # requests.
             failed = None if kind == "succeeded" else result.get("error") or self._without_answer(str(kind))
-            found.append(Outcome(str(line.get("custom_id")), result.get("message"), failed))
+            found.append(RequestOutcome(str(line.get("custom_id")), result.get("message"), failed))
         return found
 
     def _without_answer(self, kind: str) -> dict[str, str]:
@@ -325,7 +325,7 @@ class GoogleBatches(BatchApi):
         return write({"request": body, "metadata": {"key": id}})
 
     async def create(
-        self, calls: Calls, part: Part, headers: Mapping[str, str], uploaded: Callable[[str], None]
+        self, calls: Calls, part: BatchPart, headers: Mapping[str, str], uploaded: Callable[[str], None]
     ) -> str:
         path = str(wire(calls.model.api).codec.path(calls.model.id, False)).replace(
             ":generateContent", ":batchGenerateContent"
@@ -334,7 +334,7 @@ class GoogleBatches(BatchApi):
         head = b'{"batch":{"display_name":' + write(part.tag) + b',"input_config":{"requests":{"requests":['
         return await calls.create(path, head + b",".join(part.lines) + b"]}}}}", headers, "name")
 
-    async def find(self, calls: Calls, part: Part, excluded: Collection[str]) -> str | None:
+    async def find(self, calls: Calls, part: BatchPart, excluded: Collection[str]) -> str | None:
         async for batch in pages(calls, "/batches", "pageToken"):
             if (batch.get("metadata") or {}).get("displayName") == part.tag and batch["name"] not in excluded:
                 return str(batch["name"])
@@ -352,12 +352,12 @@ class GoogleBatches(BatchApi):
             error = f"the batch is {status.lower()}"
         return State(status.lower(), status in self.ENDED or bool(operation.get("done")), counts, error)
 
-    async def results(self, calls: Calls, id: str) -> list[Outcome]:
+    async def results(self, calls: Calls, id: str) -> list[RequestOutcome]:
         operation = await calls.get(f"/{quote(id)}")
         output = operation.get("response") or (operation.get("metadata") or {}).get("output") or {}
         inline = (output.get("inlinedResponses") or {}).get("inlinedResponses") or ()
         return [
-            Outcome(str((one.get("metadata") or {}).get("key")), one.get("response"), one.get("error"))
+            RequestOutcome(str((one.get("metadata") or {}).get("key")), one.get("response"), one.get("error"))
             for one in inline
         ]
 
@@ -506,7 +506,7 @@ class BedrockBatches(BatchApi):
         return write({"recordId": id, "modelInput": body})
 
     async def create(
-        self, calls: Calls, part: Part, headers: Mapping[str, str], uploaded: Callable[[str], None]
+        self, calls: Calls, part: BatchPart, headers: Mapping[str, str], uploaded: Callable[[str], None]
     ) -> str:
         settings = calls.call.settings or {}
         source = part.uploaded or f"{settings['s3']}/{part.tag}.jsonl"
@@ -525,7 +525,7 @@ class BedrockBatches(BatchApi):
         }
         return await calls.create(_JOBS, write(body), headers, "jobArn")
 
-    async def find(self, calls: Calls, part: Part, excluded: Collection[str]) -> str | None:
+    async def find(self, calls: Calls, part: BatchPart, excluded: Collection[str]) -> str | None:
         async for job in pages(calls, f"{_JOBS}s", "nextToken", nameContains=part.tag):
             if job.get("jobName") == part.tag and job["jobArn"] not in excluded:
                 return str(job["jobArn"])
@@ -544,7 +544,7 @@ class BedrockBatches(BatchApi):
             error = job.get("message") or _REASONS.get(status, f"the job is {status}")
         return State(status, status in self.ENDED, counts, error)
 
-    async def results(self, calls: Calls, id: str) -> list[Outcome]:
+    async def results(self, calls: Calls, id: str) -> list[RequestOutcome]:
         job = await calls.get(_job(id))
         try:
             data = await calls.repeat("GET", _output(job))
@@ -586,13 +586,13 @@ def _output(job: dict[str, Any]) -> str:
     return f"{place.rstrip('/')}/{job['jobArn'].rpartition('/')[2]}/{source.rpartition('/')[2]}.out"
 
 
-def _outcome(line: dict[str, Any]) -> Outcome:
+def _outcome(line: dict[str, Any]) -> RequestOutcome:
     failed = line.get("error")
     if isinstance(failed, dict):
         failed = {"type": str(failed.get("errorCode") or "error"), "message": failed.get("errorMessage")}
     if failed is None and "modelOutput" not in line:
         failed = {"type": "error", "message": "no output in the results"}
-    return Outcome(str(line.get("recordId")), None if failed else line["modelOutput"], failed)
+    return RequestOutcome(str(line.get("recordId")), None if failed else line["modelOutput"], failed)
 
 
 def _domain(region: str) -> str:

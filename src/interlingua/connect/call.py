@@ -52,8 +52,8 @@ from .auth.credentials import Secret
 from .connector import Connector, HttpConnector, account_of
 from .models import Catalogue, own_notes, warm
 from .registry import Foreign, opened
-from .retry import Breaker, Retry, Target, asks_to_wait, elsewhere
-from .stream import TERMINAL, Batch, Source, Stream, Timeouts, Watch, contained, without_frames
+from .retry import Breaker, CallTarget, Retry, asks_to_wait, elsewhere
+from .stream import TERMINAL, AttemptWatch, Batch, EventSource, Stream, Timeouts, contained, without_frames
 from .transport import with_headers
 
 Model: TypeAlias = str | ModelDescriptor
@@ -62,7 +62,7 @@ GetApiKey: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
 _COST_TIMEOUT = 5.0  # seconds to fetch the cost of a response
 
 
-class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProviderAccess(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The access to one provider; `repr` never shows it."""
 
     api_key: str | None = None
@@ -74,7 +74,7 @@ class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return "Access(…)"
 
 
-ACCESS = Access.__struct_fields__
+ACCESS = ProviderAccess.__struct_fields__
 _NO_ACCESS = dict.fromkeys(ACCESS)
 
 
@@ -207,7 +207,7 @@ def parted(given: Fallback, path: str) -> tuple[Model, dict[str, Any]]:
         raise FormatError("not a model; give its name, a ModelDescriptor, or {'model': …, 'api_key': …}", path)
     rest = {name: value for name, value in given.items() if name != "model"}
     try:
-        access = msgspec.convert(rest, Access)
+        access = msgspec.convert(rest, ProviderAccess)
     except msgspec.ValidationError as error:
         raise FormatError(f"{error}; valid keys: model, {', '.join(ACCESS)}", path) from None
     return given["model"], {name: value for name in ACCESS if (value := getattr(access, name)) is not None}
@@ -356,14 +356,14 @@ class Attempts:
         self._find = find
         self._breaker = breaker
         self._catalogue: Catalogue | None = None
-        self._source: Source | None = None  # of the present attempt
+        self._source: EventSource | None = None  # of the present attempt
         self._kept_back: Batch = []  # its events so far, while none of them has content
         self._has_started = False  # the start was delivered
         self._own_signal: Abort | None = None
         self._left: str | None = None  # why the reader left
         self._connector: Connector | None = None
         self._options = call.candidates[0].options
-        self._target = Target("", "")
+        self._target = CallTarget("", "")
         self.model = call.request.model  # of the present attempt
         self.failure: InterlinguaError | None = None
 
@@ -487,14 +487,14 @@ class Attempts:
             self._connector, self.model = self._find(candidate.model, self._catalogue)
         except InterlinguaError:
             self.model = named(candidate.model)
-            self._target = Target(self.model.provider, self.model.id)
+            self._target = CallTarget(self.model.provider, self.model.id)
             raise
         model, options, connector = self.model, candidate.options, self._connector
         if isinstance(connector, HttpConnector):
             address = connector.address(model, options)
         else:
             address = options.base_url or model.base_url or connector.id
-        self._target = Target(model.provider, model.id, address, account_of(options))
+        self._target = CallTarget(model.provider, model.id, address, account_of(options))
 
     def _check_fallbacks(self) -> None:
         """Refuses a fallback without a connector before anything is sent, not when it is needed."""
@@ -505,7 +505,7 @@ class Attempts:
             except InterlinguaError as error:
                 raise FormatError(str(error), f"fallbacks[{at}]") from None
 
-    async def _open(self, candidate: Candidate, more: bool) -> Source:
+    async def _open(self, candidate: Candidate, more: bool) -> EventSource:
         """An attempt that has not begun. Whatever a foreign connector raises is its failure, not ours."""
         self._breaker.check(self._target)
         if more:
@@ -537,7 +537,7 @@ class Attempts:
 
     async def _with_key(self, get: GetApiKey, options: CallOptions) -> CallOptions:
         """Returns the candidate's options, with the key from the caller's function for its provider."""
-        watch = Watch(self._signal, Timeouts.of(options.timeout))
+        watch = AttemptWatch(self._signal, Timeouts.of(options.timeout))
         try:
             key = get(self.model.provider)
             if inspect.isawaitable(key):

@@ -34,8 +34,8 @@ from ..values.messages import AssistantMessage, ImageBlock
 from ..values.request import Api, CallOptions, Context, ModelDescriptor, Request, ResolvedAuth, StreamOptions
 from .auth.credentials import Secret
 from .auth.resolver import AuthResolver, authenticate, convention, given_key, missing, resolved_by
-from .providers import Provider, Route
-from .stream import Exchange, Prepared, Restore, Stream, now, quirks_of
+from .providers import ModelRoute, Provider
+from .stream import Prepared, Restore, Stream, StreamAttempt, now, quirks_of
 from .transport import Transport, shared, whole, with_headers
 
 if TYPE_CHECKING:
@@ -121,10 +121,10 @@ class HttpConnector:
             self._completed[model.id] = model, found
         return found
 
-    def _route(self, model: ModelDescriptor) -> Route:
+    def _route(self, model: ModelDescriptor) -> ModelRoute:
         """Returns the route of this model. One that specifies its wire is on no route of another wire."""
         route = self.row.route(model.id)
-        return route if model.api in ("", route.api) else Route(pattern="", api=model.api)
+        return route if model.api in ("", route.api) else ModelRoute(pattern="", api=model.api)
 
     def stream(
         self,
@@ -146,7 +146,7 @@ class HttpConnector:
         base = AssistantMessage(content=(), api=model.api, provider=self.provider, model=model.id, timestamp=now())
         return Stream(self.exchange(request, call), base)
 
-    def exchange(self, request: Request, options: CallOptions) -> Exchange:
+    def exchange(self, request: Request, options: CallOptions) -> StreamAttempt:
         """Returns one attempt that has not started. The request's model and its option `stream` are complete."""
         target = wire(request.model.api)
         if target.http.only_streams and not request.options.stream:  # some services of a wire
@@ -154,7 +154,7 @@ class HttpConnector:
         given: Any = options.api_key
         key = given.reveal() if isinstance(given, Secret) else given
         secrets = [key, *_header_keys(options.headers, request.model.headers)]
-        return Exchange(self.row, target, request, options, self.transport, self.prepare, secrets)
+        return StreamAttempt(self.row, target, request, options, self.transport, self.prepare, secrets)
 
     @property
     def transport(self) -> Transport:
@@ -305,7 +305,9 @@ class HttpConnector:
             base = f"http://{base}"
         return _checked_base(base).rstrip("/")
 
-    async def _address(self, model: ModelDescriptor, route: Route, call: CallOptions, env: Mapping[str, str]) -> str:
+    async def _address(
+        self, model: ModelDescriptor, route: ModelRoute, call: CallOptions, env: Mapping[str, str]
+    ) -> str:
         template = route.base_url or self.row.base_url
         if not template:
             wanted = " or ".join(("base_url=…", *self.row.base_url_env))

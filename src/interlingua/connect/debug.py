@@ -20,7 +20,7 @@ from ..values import jsontext
 from ..values.abort import Abort
 from ..values.canonical import plain
 from ..values.errors import Aborted, BadRequest, InterlinguaError, ProviderError, unknown
-from ..values.folding import Recorder, emptied, parse_arguments, settle
+from ..values.folding import EventRecorder, emptied, parse_arguments, settle
 from ..values.messages import (
     AssistantMessage,
     Block,
@@ -36,7 +36,7 @@ from ..values.messages import (
 from ..values.regular import read_regular
 from ..values.request import Context, ModelCost, ModelDescriptor, Request, StreamOptions, ToolSpec
 from .connector import stream_arguments
-from .stream import Batch, Stream, Timeouts, Watch
+from .stream import AttemptWatch, Batch, Stream, Timeouts
 
 EMBEDDING = "embed-1"  # the model of `il.embed` that works offline
 SCRIPT_VARIABLE = "INTERLINGUA_DEBUG_SCRIPT"
@@ -344,18 +344,18 @@ class _Playback:
         signal: Abort | None,
         timeouts: Timeouts,
     ) -> None:
-        self._record = Recorder(base)
+        self._record = EventRecorder(base)
         self._reply = reply
         self._request = request
         self._signal = signal
         self._timeouts = timeouts
         self._read = 0  # characters of the context
-        self._watch: Watch | None = None
+        self._watch: AttemptWatch | None = None
         self.failure: InterlinguaError | None = None
         self.losses: Any = ()
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
-        watch = self._watch = Watch(self._signal, self._timeouts)
+        watch = self._watch = AttemptWatch(self._signal, self._timeouts)
         try:
             if watch.why is not None:
                 raise watch.why
@@ -455,7 +455,7 @@ def _given_pieces(step: Step) -> dict[type, tuple[str, ...]]:
 
 
 def _in_turn(
-    record: Recorder,
+    record: EventRecorder,
     blocks: Sequence[Block],
     given: Mapping[type, tuple[str, ...]] = {},
     size: int | None = None,
@@ -477,7 +477,7 @@ def _cut(text: str, size: int | None) -> list[str]:
     return [text[at : at + (size or len(text))] for at in range(0, len(text), size or len(text) or 1)]
 
 
-def _interleaved(record: Recorder, blocks: list[Block], size: int) -> Iterator[Batch]:
+def _interleaved(record: EventRecorder, blocks: list[Block], size: int) -> Iterator[Batch]:
     """All blocks at once, a piece of each in turn."""
     texts: dict[int, str] = {}
     for key, block in enumerate(blocks):

@@ -22,7 +22,7 @@ from .debug import EMBEDDING, DebugConnector
 from .models import warm
 from .names import embedding_name
 from .retry import Retry
-from .stream import LARGE_ANSWER, Timeouts, Watch, check_size, scrubbed, without_frames
+from .stream import LARGE_ANSWER, AttemptWatch, Timeouts, check_size, scrubbed, without_frames
 
 _BODY_LIMIT = 256 * 1024 * 1024  # of one response
 _MAX_VALUES = 100_000  # of the vector of one text: the longest there are have 12,288
@@ -158,7 +158,7 @@ class _EmbeddingCall:
 
     async def _attempt(self, texts: Sequence[str]) -> tuple[list[tuple[float, ...]], int | None]:
         target = wire(self._model.api)
-        watch = Watch(self._call.signal, Timeouts.of(self._call.timeout))
+        watch = AttemptWatch(self._call.signal, Timeouts.of(self._call.timeout))
         secrets = [self._call.api_key]
         try:
             status, body, headers = await watch.during(self._send(texts, secrets))

@@ -213,8 +213,8 @@ class Http1Pool:
         self._context = context  # None: the system's authorities, read when they are needed
         self._connect = connect
         self._loop = asyncio.get_running_loop()
-        self._idle: dict[Address, deque[Connection]] = {}
-        self._open: set[Connection] = set()
+        self._idle: dict[Address, deque[Http1Connection]] = {}
+        self._open: set[Http1Connection] = set()
         self._heads: dict[tuple[Any, ...], bytes] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
 
@@ -238,7 +238,7 @@ class Http1Pool:
             raise
         return reply
 
-    def _take(self, address: Address) -> "Connection | None":
+    def _take(self, address: Address) -> "Http1Connection | None":
         """Takes the most recently used connection: the others may be closed soon."""
         idle = self._idle.get(address)
         while idle:
@@ -248,7 +248,7 @@ class Http1Pool:
             connection.transport.abort()
         return None
 
-    async def _connected(self, address: Address) -> "Connection":
+    async def _connected(self, address: Address) -> "Http1Connection":
         if address[0] == "https" and self._context is None:
             self._context = ssl.create_default_context()
         try:
@@ -260,7 +260,7 @@ class Http1Pool:
             kind = TransportError if isinstance(error, ssl.SSLError) else NoConnection
             raise kind(f"no answer from {_shown(address)}: {error or type(error).__name__}") from error
 
-    async def _open_connection(self, address: Address) -> "Connection":
+    async def _open_connection(self, address: Address) -> "Http1Connection":
         """Opens a connection. `create_connection` alone may leak a socket when it is cancelled."""
         scheme, host, port = address
         try:
@@ -271,7 +271,7 @@ class Http1Pool:
         sock = await start_connection(found, happy_eyeballs_delay=0.25, loop=self._loop)
         try:
             _, connection = await self._loop.create_connection(
-                lambda: Connection(self, address),
+                lambda: Http1Connection(self, address),
                 sock=sock,
                 ssl=self._context if scheme == "https" else None,
                 server_hostname=host if scheme == "https" else None,
@@ -299,17 +299,17 @@ class Http1Pool:
             self._heads[key] = head
         return head + b"\r\n" if body is None else b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
 
-    def add(self, connection: "Connection") -> None:
+    def add(self, connection: "Http1Connection") -> None:
         self._open.add(connection)
 
-    def release(self, connection: "Connection") -> None:
+    def release(self, connection: "Http1Connection") -> None:
         """Keeps the connection of an ended call for the next one."""
         connection.idle_since = self._loop.time()
         self._idle.setdefault(connection.address, deque()).append(connection)
         if self._sweep_timer is None:
             self._sweep_timer = self._loop.call_later(KEEP_ALIVE, self._sweep)
 
-    def remove(self, connection: "Connection") -> None:
+    def remove(self, connection: "Http1Connection") -> None:
         self._open.discard(connection)
         idle = self._idle.get(connection.address, ())
         if connection in idle:
@@ -334,7 +334,7 @@ class Http1Pool:
         self._idle.clear()
 
 
-class Connection(asyncio.BufferedProtocol):
+class Http1Connection(asyncio.BufferedProtocol):
     """One request and its response at a time."""
 
     __slots__ = (
@@ -508,7 +508,7 @@ class Http1Reply:
         "status",
     )
 
-    def __init__(self, connection: Connection, method: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connection: Http1Connection, method: str, loop: asyncio.AbstractEventLoop) -> None:
         self._connection = connection
         self._loop = loop
         self._parts: list[bytes] = []

@@ -33,7 +33,17 @@ from ..values.places import home, private_folder
 from ..values.regular import open_regular, read_regular
 from ..values.request import ModelCost, ModelDescriptor
 from . import prices as pricing
-from .prices import BUCKETS, CATALOGUE, FACTORS_FOR_FRESH, ORDINARY_TIERS, TIER_FACTORS, PriceSheet, Rate, Rates, Row
+from .prices import (
+    BUCKETS,
+    CATALOGUE,
+    FACTORS_FOR_FRESH,
+    ORDINARY_TIERS,
+    TIER_FACTORS,
+    PriceRow,
+    PriceSheet,
+    Rate,
+    Rates,
+)
 from .providers import PROVIDERS, Provider
 from .tables import Mistake, convert, read_tables, refuse_unknown, table
 
@@ -48,7 +58,7 @@ class _Notes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Unknown keys are refused, so that typos are noticed."""
 
 
-class Step(_Notes, frozen=True, kw_only=True):
+class PriceStep(_Notes, frozen=True, kw_only=True):
     """Prices of requests with more input than `above`; unwritten ones stay."""
 
     above: Tokens
@@ -70,7 +80,7 @@ class Prices(_Notes, frozen=True, kw_only=True):
     input_audio: Dollars | None = None
     output_audio: Dollars | None = None
     web_search: Dollars | None = None
-    tiers: tuple[Step, ...] = ()
+    tiers: tuple[PriceStep, ...] = ()
 
     def rates(self) -> Rates:
         steps = sorted(self.tiers, key=lambda step: step.above)
@@ -81,7 +91,7 @@ class Prices(_Notes, frozen=True, kw_only=True):
         }
         return {name: self._rate(name, price, steps) for name, price in fields.items()}
 
-    def _rate(self, name: str, base: float, steps: list[Step]) -> Rate:
+    def _rate(self, name: str, base: float, steps: list[PriceStep]) -> Rate:
         if name not in (*BUCKETS, "cache_write_1h"):
             return ((0, base),)
         stepped = ((step.above, getattr(step, name)) for step in steps)
@@ -492,7 +502,7 @@ class Catalogue:
             return about.prices
         return (row.prices or "") if row is not None else provider
 
-    def _row(self, provider: str, model_id: str) -> Row | None:
+    def _row(self, provider: str, model_id: str) -> PriceRow | None:
         provider, model_id = self._original(provider, model_id)
         return self.sheet.find(self._list(provider), model_id)
 
@@ -554,16 +564,16 @@ def _in_tier(rates: Rates, list_id: str, tier: str | None) -> tuple[Rates, float
     return None if factor is None else (rates, factor)
 
 
-def _answers(row: Row) -> bool:
+def _answers(row: PriceRow) -> bool:
     """Whether a row may be a model to talk to: what is sold, but not by the token of output, is not."""
     return not row.prices or not row.prices[-1].rates or "output" in row.prices[-1].rates
 
 
-def _is_embedding(row: Row) -> bool:
+def _is_embedding(row: PriceRow) -> bool:
     return "embed" in row.id.lower()
 
 
-def _described(provider: str, model_id: str, priced: Row | None, known: Generation | None) -> ModelDescriptor:
+def _described(provider: str, model_id: str, priced: PriceRow | None, known: Generation | None) -> ModelDescriptor:
     facts = known or UNKNOWN
     more: dict[str, Any] = {"levels": list(facts.efforts)} if facts.efforts else {}
     if priced is not None and priced.deprecated:

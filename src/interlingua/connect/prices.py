@@ -301,7 +301,7 @@ class Dated(Struct, frozen=True, array_like=True):
         return True
 
 
-class Row(Struct, frozen=True, array_like=True):
+class PriceRow(Struct, frozen=True, array_like=True):
     """A model on a price list. Of several valid prices the last applies; `tiers` are those of other service tiers."""
 
     id: str
@@ -336,7 +336,7 @@ class PriceList(Struct, frozen=True, array_like=True):
     """The models of one provider, and the lists of others whose models it serves too."""
 
     id: str
-    rows: tuple[Row, ...]
+    rows: tuple[PriceRow, ...]
     others: tuple[str, ...] = ()
 
 
@@ -345,10 +345,10 @@ class PriceSheet:
 
     def __init__(self, lists: tuple[PriceList, ...]) -> None:
         self.lists = {one.id: one for one in lists}
-        self._exact: dict[str, dict[str, Row]] = {}
+        self._exact: dict[str, dict[str, PriceRow]] = {}
         self.find = lru_cache(maxsize=8192)(self._find)
 
-    def _find(self, list_id: str, model_id: str) -> Row | None:
+    def _find(self, list_id: str, model_id: str) -> PriceRow | None:
         """The row for a model id in that list, or in the lists of those whose models it serves."""
         one = self.lists.get(list_id)
         if one is None:
@@ -360,7 +360,7 @@ class PriceSheet:
                     return row
         return None
 
-    def _exactly(self, one: PriceList) -> dict[str, Row]:
+    def _exactly(self, one: PriceList) -> dict[str, PriceRow]:
         index = self._exact.get(one.id)
         if index is None:
             index = {}
@@ -396,7 +396,7 @@ def _equals(rule: list[Any]) -> Iterator[str]:
             yield from _equals(each)
 
 
-def _loosely(one: PriceList, name: str) -> Row | None:
+def _loosely(one: PriceList, name: str) -> PriceRow | None:
     return next((row for row in one.rows if _matches(row.match, name)), None)
 
 
@@ -483,7 +483,7 @@ def from_package() -> tuple[PriceList, ...]:
     )
 
 
-def _row(model: Any) -> Row:
+def _row(model: Any) -> PriceRow:
     prices = model.prices if isinstance(model.prices, list) else [model]
     tiers: dict[str, tuple[Dated, ...]] = {}
     for variant in model.price_variants or ():
@@ -491,7 +491,7 @@ def _row(model: Any) -> Row:
             ((key, word),) = variant.when.items()
             if key in ("service_tier", "processing"):
                 tiers[word] = (*tiers.get(word, ()), _dated(variant))
-    return Row(
+    return PriceRow(
         model.id,
         model.name,
         model.context_window,

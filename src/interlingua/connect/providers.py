@@ -25,7 +25,7 @@ class Setting(Struct, frozen=True):
     default: str | None = None
 
 
-class Route(Struct, frozen=True, kw_only=True):
+class ModelRoute(Struct, frozen=True, kw_only=True):
     """Models of a provider that are served differently: those whose whole id matches `pattern`."""
 
     pattern: str
@@ -70,19 +70,19 @@ class Provider(Struct, frozen=True, kw_only=True):
     request_headers: Answered | None = None
     compat: dict[str, Any] = {}
     body: dict[str, Any] = {}
-    routes: tuple[Route, ...] = ()
+    routes: tuple[ModelRoute, ...] = ()
     prices: str | None = None
     maker: bool = False  # its models are its own: a bare model name means this provider
     telemetry: str | None = None  # `gen_ai.provider.name` of OpenTelemetry's conventions, where it is not the id
     reports_cost: bool = False  # the cost of a response can be fetched afterwards
     oauth: OAuthSpec | None = None
 
-    def route(self, model: str) -> Route:
+    def route(self, model: str) -> ModelRoute:
         """Returns the route of this model."""
         for route in self.routes:
             if re.fullmatch(route.pattern, model, re.IGNORECASE):
                 return route
-        return Route(pattern="", api=self.api)
+        return ModelRoute(pattern="", api=self.api)
 
     def auth_style(self, api: Api) -> AuthStyle:
         """Returns how a key is sent: as in the row, else as in the wire."""
@@ -332,7 +332,9 @@ ROWS: tuple[Provider, ...] = (
         # openrouter.ai/docs/use-cases/usage-accounting: without it the usage has no cost.
         body={"usage": {"include": True}},
         # openrouter.ai/docs/features/prompt-caching: these take `cache_control` on parts of messages.
-        routes=(Route(pattern=r"(anthropic|google|qwen)/.*", api="openai-completions", compat={"cacheMarkers": 4}),),
+        routes=(
+            ModelRoute(pattern=r"(anthropic|google|qwen)/.*", api="openai-completions", compat={"cacheMarkers": 4}),
+        ),
         reports_cost=True,
         prices="openrouter",
     ),
@@ -393,7 +395,7 @@ ROWS: tuple[Provider, ...] = (
             "mediaBytes": 3_600_000,
         },
         routes=(
-            Route(
+            ModelRoute(
                 pattern=r"qwen/qwen3-32b",
                 api="openai-completions",
                 # console.groq.com/docs/reasoning: `none` or `default`, without degrees.
@@ -481,8 +483,8 @@ ROWS: tuple[Provider, ...] = (
         request_headers=_copilot,
         compat=_BUDGETLESS,
         routes=(
-            Route(pattern=r"claude-.*4.*", api="anthropic-messages"),
-            Route(pattern=r"(gpt-5|oswe).*", api="openai-responses"),
+            ModelRoute(pattern=r"claude-.*4.*", api="anthropic-messages"),
+            ModelRoute(pattern=r"(gpt-5|oswe).*", api="openai-responses"),
         ),
         oauth=OAuthSpec(
             device_url="https://github.com/login/device/code",
@@ -547,7 +549,7 @@ ROWS: tuple[Provider, ...] = (
         compat={**_BUDGETLESS, "thinkingFormat": "zai"},
         # docs.z.ai: from GLM-5.2 on an effort beside the switch.
         routes=(
-            Route(
+            ModelRoute(
                 pattern=r"glm-5.(2|3).*",
                 api="openai-completions",
                 compat={"thinkingFormat": "deepseek", "supportsReasoningEffort": True},
@@ -563,9 +565,9 @@ ROWS: tuple[Provider, ...] = (
         env=("OPENCODE_API_KEY",),
         compat=_PLAIN,
         routes=(
-            Route(pattern=r"claude-.*", api="anthropic-messages", base_url="https://opencode.ai/zen"),
-            Route(pattern=r"gpt-.*", api="openai-responses"),
-            Route(pattern=r"gemini-.*", api="google-generative-ai"),
+            ModelRoute(pattern=r"claude-.*", api="anthropic-messages", base_url="https://opencode.ai/zen"),
+            ModelRoute(pattern=r"gpt-.*", api="openai-responses"),
+            ModelRoute(pattern=r"gemini-.*", api="google-generative-ai"),
         ),
     ),
     Provider(

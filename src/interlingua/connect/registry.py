@@ -43,13 +43,13 @@ from ..values.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from ..values.folding import CUT_OFF, Recorder
+from ..values.folding import CUT_OFF, EventRecorder
 from ..values.interop import attribute, call_contained, describe, must_propagate, with_arguments
 from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
 from ..values.request import CallOptions, ModelDescriptor, Request, StreamOptions
 from .auth.resolver import resolve_auth
 from .connector import Connector
-from .stream import Batch, Timeouts, Watch
+from .stream import AttemptWatch, Batch, Timeouts
 
 _CLOSE_TIMEOUT = 1.0  # seconds that a connector may take to close
 
@@ -207,12 +207,12 @@ class Foreign:
         self._timeouts = timeouts
         self._guard = Guard(base, id)
         self._received: asyncio.Queue[Any] = asyncio.Queue()
-        self._watch: Watch | None = None
+        self._watch: AttemptWatch | None = None
         self.failure: InterlinguaError | None = None
         self.losses: Any = ()
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
-        watch = self._watch = Watch(self._signal, self._timeouts)
+        watch = self._watch = AttemptWatch(self._signal, self._timeouts)
         pump = asyncio.create_task(self._pump())
 
         def stop() -> None:
@@ -307,7 +307,7 @@ class Guard:
     """
 
     def __init__(self, base: AssistantMessage, id: str) -> None:
-        self._record = Recorder(base)
+        self._record = EventRecorder(base)
         from ..dialects.files.clawtools import EventReader
 
         self._reader = EventReader(self._record, lambda: f"call_{uuid.uuid4().hex}")

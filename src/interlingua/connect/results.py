@@ -116,7 +116,7 @@ def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
     )
 
 
-class Reading(NamedTuple):
+class ParsedValue(NamedTuple):
     """The parsed value of a text; or the error, as a message for the model."""
 
     value: Any = None
@@ -148,24 +148,24 @@ class OutputType(Generic[T]):
     def _validator(self) -> Any:
         return validator(self.schema.schema)
 
-    def read(self, answer: AssistantMessage) -> Reading:
+    def read(self, answer: AssistantMessage) -> ParsedValue:
         """Parses the value of a response."""
         if answer.stop_reason == "length":
             reading = self.read_text(answer.text)
-            return reading if reading.problem is None else Reading(problem="it was cut off by the output limit.")
+            return reading if reading.problem is None else ParsedValue(problem="it was cut off by the output limit.")
         return self.read_text(answer.text)
 
-    def read_text(self, text: str) -> Reading:
+    def read_text(self, text: str) -> ParsedValue:
         """Parses a text. A code fence around the JSON is accepted: models without a JSON mode add one."""
-        first: Reading | None = None
+        first: ParsedValue | None = None
         for candidate in _candidates(text):
             reading = self._read(candidate)
             if reading.problem is None:
                 return reading
             first = first or reading
         if self._hint is str and first is not None:
-            return Reading(text)  # a text that is no JSON is still a text
-        return first or Reading(problem="it is empty.")
+            return ParsedValue(text)  # a text that is no JSON is still a text
+        return first or ParsedValue(problem="it is empty.")
 
     def partial(self, text: str) -> Any:
         """Parses an unfinished text as JSON, without what is missing and unvalidated. None before it begins."""
@@ -175,28 +175,28 @@ class OutputType(Generic[T]):
         value = partial_value(text) if text else None
         return value.get(_WRAPPER) if self._is_wrapped and isinstance(value, dict) else value
 
-    def _read(self, text: str) -> Reading:
+    def _read(self, text: str) -> ParsedValue:
         try:
             value = jsontext.read(text)
         except FormatError as error:
             reason = error.message.removeprefix("not JSON: ")
-            return Reading(problem=f"it is not JSON: {reason}.")
+            return ParsedValue(problem=f"it is not JSON: {reason}.")
         if self.schema.schema is None:
-            return Reading(value) if isinstance(value, dict) else Reading(problem="it is not a JSON object.")
+            return ParsedValue(value) if isinstance(value, dict) else ParsedValue(problem="it is not a JSON object.")
         if self._is_wrapped and not (isinstance(value, dict) and value.keys() == {_WRAPPER}):
             value = {_WRAPPER: value}  # some models leave the object around it out
         try:
             problems = self._problems(value)
         except FormatError as error:
-            return Reading(problem=f"it cannot be checked ({error.message}).")
+            return ParsedValue(problem=f"it cannot be checked ({error.message}).")
         if problems:
-            return Reading(problem=f"it does not match the schema: {'; '.join(problems[:5])}.")
+            return ParsedValue(problem=f"it does not match the schema: {'; '.join(problems[:5])}.")
         if self._hint is None:
-            return Reading(value)
+            return ParsedValue(value)
         try:
-            return Reading(convert(value[_WRAPPER] if self._is_wrapped else value, self._hint))
+            return ParsedValue(convert(value[_WRAPPER] if self._is_wrapped else value, self._hint))
         except Mismatch as error:
-            return Reading(problem=f"it does not match the schema: {error}.")
+            return ParsedValue(problem=f"it does not match the schema: {error}.")
 
     def _problems(self, value: Any) -> list[str]:
         if is_costly(jsontext.write(self.schema.schema), self.schema.schema, value):

@@ -137,7 +137,7 @@ def elsewhere(failure: BaseException) -> bool:
     return isinstance(failure, ProviderError | TransportError | BadWire) and not isinstance(failure, ContentFiltered)
 
 
-class Target(NamedTuple):
+class CallTarget(NamedTuple):
     """The target of a call: a model at a base URL. Rate limits apply to the `account` there; failures do not."""
 
     provider: str
@@ -146,7 +146,7 @@ class Target(NamedTuple):
     account: str = ""
 
     @property
-    def place(self) -> "Target":
+    def place(self) -> "CallTarget":
         return self._replace(account="")
 
     def __str__(self) -> str:
@@ -174,11 +174,11 @@ class Breaker:
         self._clock = clock
         self._max_entries = max_entries
         self._lock = threading.Lock()
-        self._counts: OrderedDict[Target, int] = OrderedDict()
-        self._until: dict[Target, float] = {}
-        self._waits: OrderedDict[Target, tuple[int, float]] = OrderedDict()  # how many in a row, and until when
+        self._counts: OrderedDict[CallTarget, int] = OrderedDict()
+        self._until: dict[CallTarget, float] = {}
+        self._waits: OrderedDict[CallTarget, tuple[int, float]] = OrderedDict()  # how many in a row, and until when
 
-    def check(self, target: Target) -> None:
+    def check(self, target: CallTarget) -> None:
         """Raises `Overloaded` while the circuit is open. The first call after that is the probe."""
         # Read without the lock: a call that begins at the same moment as the circuit opens is one more, as it would be
         # a microsecond earlier.
@@ -200,7 +200,7 @@ class Breaker:
             provider=target.provider,
         )
 
-    def check_wait(self, target: Target) -> None:
+    def check_wait(self, target: CallTarget) -> None:
         """Raises `RateLimited` while a requested delay is not over."""
         with self._lock:
             _, until = self._waits.get(target, (0, 0.0))
@@ -213,13 +213,13 @@ class Breaker:
                 provider=target.provider,
             )
 
-    def succeeded(self, target: Target) -> None:
+    def succeeded(self, target: CallTarget) -> None:
         if self._counts or self._waits:
             with self._lock:
                 self._close(target.place)
                 self._waits.pop(target, None)
 
-    def failed(self, target: Target, failure: InterlinguaError) -> None:
+    def failed(self, target: CallTarget, failure: InterlinguaError) -> None:
         if getattr(failure, "code", "") == CIRCUIT_OPEN:
             return
         key = target.place
@@ -231,7 +231,7 @@ class Breaker:
             elif isinstance(failure, RateLimited) or 0 < getattr(failure, "status", 0) < 500:  # it responds
                 self._close(key)
 
-    def _count(self, key: Target) -> None:
+    def _count(self, key: CallTarget) -> None:
         self._counts[key] = count = self._counts.pop(key, 0) + 1
         if count >= self._failures:
             self._until[key] = self._clock() + self._cooldown
@@ -240,11 +240,11 @@ class Breaker:
             forgotten, _ = self._counts.popitem(last=False)
             self._until.pop(forgotten, None)
 
-    def _close(self, key: Target) -> None:
+    def _close(self, key: CallTarget) -> None:
         self._counts.pop(key, None)
         self._until.pop(key, None)
 
-    def _wait(self, key: Target, asked: float | None) -> None:
+    def _wait(self, key: CallTarget, asked: float | None) -> None:
         count = self._waits.pop(key, (0, 0.0))[0] + 1
         usual = min(self._cooldown, _FIRST_WAIT * 2.0 ** min(count - 1, 30))
         self._waits[key] = (count, self._clock() + min(usual if asked is None else asked, _LONGEST_WAIT))

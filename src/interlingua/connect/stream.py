@@ -1,4 +1,4 @@
-"""`Stream`: the events of one response and its result; `Exchange`: one attempt over HTTP, its aborts and timeouts."""
+"""`Stream`: the events of one response and its result; `StreamAttempt`: one attempt over HTTP, aborts and timeouts."""
 
 import asyncio
 import contextlib
@@ -69,7 +69,7 @@ _LONGEST_ABOUT = 400  # characters of stop detail, response id and model; longer
 _FIRST_PIECE, _LARGEST_PIECE = 2048, 16 * 1024
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """A source of batches of events. `cut` ends it at once and returns the terminal event, if any."""
 
     @property
@@ -80,7 +80,7 @@ class Source(Protocol):
     def cut(self, why: str) -> Batch: ...
 
 
-class Observer(Protocol):
+class StreamObserver(Protocol):
     """Observes the start and the end of a response."""
 
     def began(self) -> None: ...
@@ -96,10 +96,10 @@ class Stream:
 
     def __init__(
         self,
-        source: Source,
+        source: EventSource,
         base: AssistantMessage | None = None,
         finish: Callable[[AssistantMessage], AssistantMessage] | None = None,
-        observer: Observer | None = None,
+        observer: StreamObserver | None = None,
     ) -> None:
         self.source = source
         self._given_base = base
@@ -156,8 +156,8 @@ class Stream:
             raise failure
         return value
 
-    def __aiter__(self) -> "Reader":
-        return Reader(self)
+    def __aiter__(self) -> "StreamLoop":
+        return StreamLoop(self)
 
     async def result(self) -> AssistantMessage:
         """Returns the whole message, however it ended: see its `stop_reason`.
@@ -298,7 +298,7 @@ class Stream:
         yield Error(reason, replace(self.partial, stop_reason=reason, error_message=why))
 
 
-class Reader:
+class StreamLoop:
     """One loop over a stream. When the loop is left, this is collected, and the connection is closed."""
 
     __slots__ = ("_stream",)
@@ -307,7 +307,7 @@ class Reader:
         self._stream = stream
         stream._readers += 1
 
-    def __aiter__(self) -> "Reader":
+    def __aiter__(self) -> "StreamLoop":
         return self
 
     async def __anext__(self) -> StreamEvent:
@@ -395,15 +395,15 @@ class Alarms:
     """
 
     def __init__(self) -> None:
-        self._due: dict[Watch, float] = {}  # in the order in which they began
+        self._due: dict[AttemptWatch, float] = {}  # in the order in which they began
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, watch: "Watch", due: float) -> None:
+    def add(self, watch: "AttemptWatch", due: float) -> None:
         self._due[watch] = due
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_at(due, self._ring)
 
-    def discard(self, watch: "Watch") -> None:
+    def discard(self, watch: "AttemptWatch") -> None:
         self._due.pop(watch, None)
 
     def _ring(self) -> None:
@@ -417,7 +417,7 @@ class Alarms:
             watch.ring()
 
 
-class Watch:
+class AttemptWatch:
     """Abort and timeout handling for one attempt. When it ends the attempt, `why` is the reason and pending work stops.
 
     Progress only moves the deadline; the timer is rescheduled when it fires too early. So an event costs no timer. With
@@ -571,7 +571,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
         return f"Prepared(body of {len(self.body)} bytes)"  # the headers hold the key
 
 
-class Exchange:
+class StreamAttempt:
     """One attempt: request out, batches of events in.
 
     The output is always one well-formed stream; `failure` is the typed error afterwards.
@@ -600,7 +600,7 @@ class Exchange:
         self._reply: Reply | None = None
         self._is_cleaned = True  # the decoder takes secrets out of its messages
         self._head = b""  # of the body: what was read to see what it is
-        self._watch: Watch | None = None
+        self._watch: AttemptWatch | None = None
         self.is_ready = False
         self.failure: InterlinguaError | None = None
         self._sent_losses: Sequence[Loss] = ()
@@ -617,7 +617,7 @@ class Exchange:
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """Yields the events, in batches as they arrive, but small ones at first."""
-        watch = self._watch = Watch(self._options.signal, Timeouts.of(self._options.timeout))
+        watch = self._watch = AttemptWatch(self._options.signal, Timeouts.of(self._options.timeout))
         size = _FIRST_PIECE
         try:
             reply = await self._begin(watch)
@@ -704,7 +704,7 @@ class Exchange:
             self._is_cleaned = scrubbing is not None  # a wire of a plugin may have none
         return self._decoding
 
-    async def _begin(self, watch: Watch) -> Reply:
+    async def _begin(self, watch: AttemptWatch) -> Reply:
         """Sends the request. A login's token that is refused is renewed once."""
         prepared, reply = await watch.during(self._send(watch))
         # Once: a token that is refused twice is refused for another reason than its age.
@@ -714,7 +714,7 @@ class Exchange:
         watch.reading(reply.close)
         return reply
 
-    async def _send(self, watch: Watch, *, renew: bool = False) -> tuple[Prepared, Reply]:
+    async def _send(self, watch: AttemptWatch, *, renew: bool = False) -> tuple[Prepared, Reply]:
         options = self._options
         prepared = await self._prepare(self._wire, self._request, options, self._secrets, renew=renew)
         self._sent_losses = prepared.losses
@@ -730,7 +730,7 @@ class Exchange:
             options.on_response(reply.status, reply.headers)
         return prepared, reply
 
-    async def _framing(self, reply: Reply, watch: Watch) -> Any:
+    async def _framing(self, reply: Reply, watch: AttemptWatch) -> Any:
         """Returns the framing of the body; None for an unstreamed response, which some proxies send for any request."""
         codec = self._wire.codec
         # RFC 9110, 8.3: the type is case-insensitive, and parameters follow a semicolon.
@@ -751,7 +751,7 @@ class Exchange:
             return None
         return framing
 
-    async def _whole_answer(self, watch: Watch) -> Batch:
+    async def _whole_answer(self, watch: AttemptWatch) -> Batch:
         """Returns the events of an unstreamed response; only the last one if the others are not needed."""
         body = await self._whole(watch, LARGEST_ANSWER + 1)
         # Parsing a few hundred kilobytes takes less time than the change to a thread and back.
@@ -773,7 +773,7 @@ class Exchange:
         events = list(unfold(answer))
         return events if self._request.options.stream else events[-1:]
 
-    async def _whole(self, watch: Watch, limit: int = ERROR_BODY_LIMIT) -> bytes:
+    async def _whole(self, watch: AttemptWatch, limit: int = ERROR_BODY_LIMIT) -> bytes:
         assert self._reply is not None
         head, self._head = self._head, b""
         try:
@@ -781,7 +781,7 @@ class Exchange:
         except InterlinguaError as error:
             raise watch.why or error from None
 
-    async def _chunk(self, watch: Watch) -> bytes:
+    async def _chunk(self, watch: AttemptWatch) -> bytes:
         assert self._reply is not None
         try:
             chunk = await self._reply.chunk()

@@ -33,7 +33,7 @@ from ..values.messages import (
 )
 from ..values.request import ModelDescriptor, Request
 from .providers import PROVIDERS
-from .stream import Observer, Source
+from .stream import EventSource, StreamObserver
 
 _OPTIONS = ("max_tokens", "temperature", "top_p", "top_k", "seed")
 
@@ -64,7 +64,7 @@ def has_provider() -> bool:
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
-def observer_of(source: Source, request: Request) -> Observer | None:
+def observer_of(source: EventSource, request: Request) -> StreamObserver | None:
     """Returns the observer of a call; None if telemetry is off."""
     return None if _telemetry is None else _Observed(_telemetry, source, request)
 
@@ -208,7 +208,7 @@ class _Telemetry:
 class _Observed:
     """One call, from the first look at its stream to its end."""
 
-    def __init__(self, telemetry: _Telemetry, source: Source, request: Request) -> None:
+    def __init__(self, telemetry: _Telemetry, source: EventSource, request: Request) -> None:
         self._telemetry = telemetry
         self._source = source
         self._request = request

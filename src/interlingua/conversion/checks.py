@@ -18,7 +18,7 @@ from ..dialects.foreign_blocks import understood
 from ..dialects.registry import canonical
 from ..dialects.residual import fields_of
 from ..values.canonical import build
-from ..values.compact import IdMap, IdNumbers, Ids
+from ..values.compact import IdMap, IdNumbers, StringTable
 from ..values.errors import DialectError, FormatError
 from ..values.losses import Loss
 from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, Message, ToolResultMessage, UserMessage
@@ -27,7 +27,7 @@ from . import training
 from .adapting.adapter import adapt, structural_repairs
 from .adapting.pairing import UNANSWERED, UNASKED
 from .adapting.pieces import FirstPass, StructuralRepairs, TargetRepairs, TooLong, adapt_pieces, count_totals, pieces
-from .adapting.work import SHAPE, Earlier, Totals
+from .adapting.work import SHAPE, Earlier, HistoryTotals
 from .converting import decode
 from .detection import SELF, detect, is_stream, value_of
 from .inputs import conversation_of, request_of
@@ -182,7 +182,7 @@ def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple
 
     on_path = session.walk(visit)
     names: dict[str, str] = {}  # of tools, as sent -> as given
-    request, totals = session.about.request(), Totals()
+    request, totals = session.about.request(), HistoryTotals()
 
     def cut() -> Iterator[list[AgentMessage]]:
         return pieces(((at, entry.message) for at, entry in enumerate(session.entries()) if on_path[at]), survey.places)
@@ -337,7 +337,7 @@ class _BrokenTree:
     """Finds entries that are not reachable from a root: a parent is missing, or the ancestors form a cycle."""
 
     def __init__(self) -> None:
-        self._ids = Ids()
+        self._ids = StringTable()
         self._parents = IdNumbers(self._ids)  # the number of an entry's parent, by its id
         self._stated = array("i")  # the number of each entry's parent, or -1
 

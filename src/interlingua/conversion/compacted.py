@@ -20,7 +20,7 @@ from ..values.summaries import ROLE, first_kept_of, latest_summary, summary_of
 _PLACE = re.compile(r"\$\.messages\[(\d+)\](.*)", re.DOTALL)
 
 
-class Compacted(NamedTuple):
+class CompactedView(NamedTuple):
     """The conversation as the model reads it, the source index of each message, and the losses of omitted history."""
 
     conversation: Conversation
@@ -44,13 +44,13 @@ def shifted(loss: Loss, first: int) -> Loss:
     return loss if found is None else replace(loss, path=f"$.messages[{first + int(found[1])}]{found[2]}")
 
 
-def compacted(conversation: Conversation) -> Compacted | None:
+def compacted(conversation: Conversation) -> CompactedView | None:
     """Returns what the model reads at the head; None if nothing was compacted."""
     path = conversation.path()
     at = latest_summary(path)
     if at is None:
         return None
-    compaction = Compaction(path[at].message)
+    compaction = CompactionRecord(path[at].message)
     pairs: list[tuple[int, AgentMessage]] = [(at, message) for message in compaction.first]
     pairs += [(place, path[place].message) for place in range(at) if compaction.keeps(path[place])]
     pairs += [(at, message) for message in compaction.last]
@@ -59,7 +59,7 @@ def compacted(conversation: Conversation) -> Compacted | None:
     kept = set(places)
     lost = tuple(omitted(place) for place in range(at) if place not in kept)
     entries = tuple(Entry(message=message) for _, message in pairs)  # type: ignore[arg-type]
-    return Compacted(replace(conversation, entries=entries, head=None), places, (*lost, replaced(at)))
+    return CompactedView(replace(conversation, entries=entries, head=None), places, (*lost, replaced(at)))
 
 
 def omitted(place: int) -> Loss:
@@ -72,7 +72,7 @@ def replaced(place: int) -> Loss:
     return Loss(f"$.messages[{place}]", "compaction", "sent as the message that the model read", "record")
 
 
-class Compaction:
+class CompactionRecord:
     """What a compaction leaves of the history before it.
 
     The model reads the messages `first`, then those before it that it `keeps`, then the messages `last`.

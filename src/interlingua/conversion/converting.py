@@ -42,7 +42,7 @@ from ..values.messages import AssistantMessage, CustomMessage, UserMessage
 from ..values.request import Conversation, Entry, ModelDescriptor, Problem, Request
 from ..values.text import unmarked
 from .adapting import adapter
-from .compacted import Compacted, compacted
+from .compacted import CompactedView, compacted
 from .detection import (
     SELF,
     as_bytes,
@@ -320,7 +320,7 @@ def _with_mask(entry: Entry, owner: str, field: str) -> Entry:
 
 
 def _lost(
-    view: Compacted | None, adapted: adapter.Adapted, changed: Iterable[Loss], given: Iterable[Loss]
+    view: CompactedView | None, adapted: adapter.Adapted, changed: Iterable[Loss], given: Iterable[Loss]
 ) -> Iterable[Loss]:
     """Returns the losses of compaction, adapting and encoding, with their paths in the conversation."""
     losses = _once(changed, encoded_losses(adapted, given))

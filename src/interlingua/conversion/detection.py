@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 from zlib import crc32
 
 from ..dialects.framing import SSE, AWSEventStream, Frame
-from ..dialects.registry import WIRES, Order, ordered
+from ..dialects.registry import WIRES, DetectionOrder, ordered
 from ..dialects.wire import AWS, Evidence, Shape, Wire
 from ..dialects.wire import SSE as EVENT_STREAM
 from ..values import jsontext
@@ -352,7 +352,7 @@ def _looks_inside(test: Callable[[Any], Any], value: dict[str, Any]) -> bool:
     return bool(holds(test, probe)) or probe.looked
 
 
-_cached: tuple[Order, dict[Any, tuple[_Test, ...]]] | None = None
+_cached: tuple[DetectionOrder, dict[Any, tuple[_Test, ...]]] | None = None
 
 
 def _tests_by_kind() -> dict[Any, tuple[_Test, ...]]:
@@ -364,7 +364,7 @@ def _tests_by_kind() -> dict[Any, tuple[_Test, ...]]:
     return _cached[1]
 
 
-def _all_tests(order: Order, kind: str) -> Iterator[_Test]:
+def _all_tests(order: DetectionOrder, kind: str) -> Iterator[_Test]:
     if kind != "text":
         yield from (_Test(SELF, reason, test) for reason, test in _OWN)
     for form in order.formats:

@@ -62,8 +62,8 @@ from .adapting.pieces import (
     unchanged_pieces,
     with_next,
 )
-from .adapting.work import Earlier, Totals, Work
-from .compacted import Compaction, omitted, replaced, replacement, seen_from, shifted
+from .adapting.work import Earlier, HistoryTotals, Work
+from .compacted import CompactionRecord, omitted, replaced, replacement, seen_from, shifted
 from .converting import OFF_PATH, conversation_losses, encode_as, encoded_losses, entry_losses, is_own
 from .large_sessions import LargeSession, json_parts
 
@@ -145,7 +145,7 @@ class _LargeHistory:
         if self._is_own:
             self._compaction = None
         self._read = array("i")  # of a compacted history, the places on the path of the messages that the model reads
-        self._totals = Totals()
+        self._totals = HistoryTotals()
         request = session.about.request()
         if not self._is_own and needs_totals(request, target, survey):
             cut = pieces(self._listed(_ignore, _ignore), self._places)
@@ -206,7 +206,7 @@ class _LargeHistory:
                     yield at, entry.message
             return
         index, message = self._compaction
-        compaction, self._read = Compaction(message), array("i")
+        compaction, self._read = CompactionRecord(message), array("i")
         own = sum(self._on_path[:index])  # the place of the compaction on the path
         for one in compaction.first:
             self._read.append(own)

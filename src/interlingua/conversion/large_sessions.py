@@ -19,7 +19,7 @@ from ..dialects.files import templates, transcript
 from ..dialects.wire import ListedSession, PartialStream, SessionStream
 from ..values import jsontext, request
 from ..values.canonical import plain
-from ..values.compact import IdNumbers, Ids
+from ..values.compact import IdNumbers, StringTable
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines
 from ..values.request import Conversation, Entry, Placer
@@ -41,8 +41,8 @@ from .detection import HEAD, Detection, detect, detect_name, detect_text, holds_
 from .sources import (
     DAMAGED,
     DEFAULT_LIMIT,
-    Problem,
     Source,
+    SourceProblem,
     documents,
     first_objects,
     object_around,
@@ -199,7 +199,7 @@ class LargeSession:
 def open_large(
     source: Source,
     dialect: str | None,
-    problems: list[Problem],
+    problems: list[SourceProblem],
     *,
     limit: int = DEFAULT_LIMIT,
     advance: Callable[[int], None] | None = None,
@@ -235,7 +235,7 @@ def open_large(
 def conversations(
     source: Source,
     dialect: str | None,
-    problems: list[Problem],
+    problems: list[SourceProblem],
     advance: Callable[[int], None] | None = None,
 ) -> Iterator[tuple[str, Conversation | LargeSession]]:
     """The conversations of a file, each with its name; a large session is not read into memory."""
@@ -247,7 +247,7 @@ def conversations(
         try:
             yield document.name, decode(document.data, dialect or document.dialect)
         except InterlinguaError as error:
-            problems.append(Problem(document.name, str(error)))
+            problems.append(SourceProblem(document.name, str(error)))
 
 
 def _open_text(source: Source, dialect: str | None, limit: int) -> LargeSession | None:
@@ -354,7 +354,7 @@ class ListedRecords:
                     raise FormatError("expected an object", "$")
                 yield value
             return
-        known = None if self._is_checked else Ids()
+        known = None if self._is_checked else StringTable()
         for at, (key, value) in enumerate(self.items(self.key)):
             if known is not None and known.number(key) != at:
                 raise FormatError(f"the key {key} is there twice", "$")
@@ -485,12 +485,12 @@ class _SessionLines:
         self._limit = limit
         self._advance = advance
         self._size: int | None = None  # decompressed bytes, when they were all read
-        self.problems: list[Problem] = []
+        self.problems: list[SourceProblem] = []
         self.count = 0
 
     def read(self) -> Iterator[dict[str, Any]]:
         is_first, size, count = self._size is None, 0, 0
-        problems: list[Problem] = []
+        problems: list[SourceProblem] = []
         repairs = jsontext.repairs()
         with open_binary(self._source, self._advance) as stream:
             for number, line in enumerate(read_lines(stream, self._limit), 1):
@@ -513,6 +513,6 @@ class _SessionLines:
                 count += len(values)
                 yield from values
                 if message is not None:
-                    problems.append(Problem(f"{self._source.name}:{number}", message, number))
+                    problems.append(SourceProblem(f"{self._source.name}:{number}", message, number))
         if is_first:
             self._size, self._advance, self.problems, self.count = size, None, problems, count

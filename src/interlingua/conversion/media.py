@@ -34,7 +34,7 @@ from . import resizing
 MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
 
 
-class Change(NamedTuple):
+class BlockChange(NamedTuple):
     """A change to a block: `field` is the affected part of its path, the empty string for the whole block."""
 
     field: str
@@ -61,9 +61,9 @@ class MediaFitter:
         made._titles = set(self._titles)
         return made
 
-    def fit(self, block: Any, message: Message) -> tuple[Block, list[Change]]:
+    def fit(self, block: Any, message: Message) -> tuple[Block, list[BlockChange]]:
         """Returns the block as the target accepts it, or a text in its place; and the changes."""
-        changes: list[Change] = []
+        changes: list[BlockChange] = []
         block = _typed(_inline(block, changes), changes)
         refusal = self._refusal(block, message) or self._over_limit(block)
         if refusal is None and isinstance(block, ImageBlock) and block.data is not None:
@@ -71,7 +71,7 @@ class MediaFitter:
         refusal = refusal or self._overlong(block)
         if refusal is not None:
             advice = f"; {resizing.INSTALL}" if refusal.resizable and not resizing.is_available() else ""
-            changes.append(Change("", "media", refusal.why + advice, "dropped"))
+            changes.append(BlockChange("", "media", refusal.why + advice, "dropped"))
             return _note(block, refusal.why), changes
         self._length += len(block.data or "")
         self._images += isinstance(block, ImageBlock)
@@ -146,7 +146,7 @@ class MediaFitter:
 
     # --- the size of images ---
 
-    def _sized(self, block: ImageBlock, changes: list[Change]) -> "tuple[ImageBlock, _Refusal | None]":
+    def _sized(self, block: ImageBlock, changes: list[BlockChange]) -> "tuple[ImageBlock, _Refusal | None]":
         """Returns the image within the limits of size and type: made smaller if necessary and possible."""
         rules, data = self._rules, block.data or ""
         sides = [side for side in (rules.image_side, (rules.many_images or (0, None))[1]) if side is not None]
@@ -160,7 +160,7 @@ class MediaFitter:
         limits = resizing.ImageLimits(side, rules.image_pixels, rules.image_bytes)
         smaller = resizing.resized(data, limits)
         if smaller is not None and smaller.mime_type in rules.image_types:
-            changes.append(Change("", "media", _resizing(block, seen, smaller), "weakened"))
+            changes.append(BlockChange("", "media", _resizing(block, seen, smaller), "weakened"))
             return replace(block, data=smaller.data, mime_type=smaller.mime_type), None
         if why is None and rules.many_images is not None and self._images >= rules.many_images[0]:
             why = f"{_measure(seen)}, where {side} are the most"
@@ -186,7 +186,7 @@ class MediaFitter:
 
     # --- the names of documents ---
 
-    def _titled(self, block: DocumentBlock, changes: list[Change]) -> DocumentBlock:
+    def _titled(self, block: DocumentBlock, changes: list[BlockChange]) -> DocumentBlock:
         """Returns a name of at most 200 letters, digits, hyphens, brackets and single spaces, unique in the request.
 
         Bedrock API reference, DocumentBlock: `name`. Underscores are not in that list, but accepted.
@@ -199,7 +199,7 @@ class MediaFitter:
         self._titles.add(title)
         if title == block.title:
             return block
-        changes.append(Change(".title", "title", "not a name for documents that the target takes", "weakened"))
+        changes.append(BlockChange(".title", "title", "not a name for documents that the target takes", "weakened"))
         return replace(block, title=title)
 
 
@@ -242,7 +242,7 @@ def _source(block: Any) -> Source | None:
 _DATA_URL = re.compile(r"data:([^,]*?)(;base64)?,", re.IGNORECASE)
 
 
-def _inline(block: Any, changes: list[Change]) -> Any:
+def _inline(block: Any, changes: list[BlockChange]) -> Any:
     """Converts a data URL, in any field, to data and type; removes line breaks from base64."""
     given = block.data if block.data is not None else block.url or ""
     found = _DATA_URL.match(given, 0, 1000) if given[:5].lower() == "data:" else None
@@ -253,14 +253,14 @@ def _inline(block: Any, changes: list[Change]) -> Any:
             payload = unquote(payload)
         data = payload if found[2] else base64.b64encode(unquote_to_bytes(jsontext.clean(payload))).decode()
         if not jsontext.is_clean(payload):
-            changes.append(Change("", "text", "halves of surrogate pairs are no Unicode", "weakened"))
-        changes.append(Change("", "media", "a data URL: sent as its data", "record"))
+            changes.append(BlockChange("", "text", "halves of surrogate pairs are no Unicode", "weakened"))
+        changes.append(BlockChange("", "media", "a data URL: sent as its data", "record"))
         url = None if block.data is None else block.url
         block = replace(block, data=data, url=url, mime_type=block.mime_type or found[1] or None)
     data = block.data
     # RFC 4648, 3.3: decoders reject line feeds unless told otherwise; MIME encoders write them.
     if data and any(map(str.isspace, data[:100] + data[-1])):
-        changes.append(Change(".data", "media", "base64 without line breaks", "record"))
+        changes.append(BlockChange(".data", "media", "base64 without line breaks", "record"))
         block = replace(block, data="".join(data.split()))
     return block
 
@@ -280,7 +280,7 @@ _ALIASES = {
 _CONTAINERS = ("audio/ogg", "audio/mp4", "video/mp4", "video/quicktime")
 
 
-def _typed(block: Any, changes: list[Change]) -> Any:
+def _typed(block: Any, changes: list[BlockChange]) -> Any:
     """Returns the block with its true type: that of its bytes if they show one, else the normalized label.
 
     Providers inspect the bytes and refuse a wrong label; parameters, case and aliases of a type do not matter.
@@ -291,15 +291,15 @@ def _typed(block: Any, changes: list[Change]) -> Any:
     seen = resizing.sniff(block.data) if block.data else None
     if seen is None or seen == label or _label_fits(seen, label):
         if label != given:
-            changes.append(Change(".mimeType", "media type", f"written as {label}", "record"))
+            changes.append(BlockChange(".mimeType", "media type", f"written as {label}", "record"))
             block = replace(block, mime_type=label or None)
         return block
     why = f"its bytes are {seen}, not {label}" if label else f"its bytes are {seen}"
     wanted: Any = _KINDS.get(seen.partition("/")[0], DocumentBlock)
     if isinstance(block, wanted):
-        changes.append(Change(".mimeType", "media type", why, "record"))
+        changes.append(BlockChange(".mimeType", "media type", why, "record"))
         return replace(block, mime_type=seen)
-    changes.append(Change("", "media type", why, "weakened"))
+    changes.append(BlockChange("", "media type", why, "weakened"))
     return wanted(data=block.data, mime_type=seen, cache=block.cache)
 
 

@@ -19,7 +19,7 @@ _BODIES = ("messages", "contents", "input")
 _MARKERS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 
 
-class Piece(NamedTuple):
+class PromptPiece(NamedTuple):
     """A part of a request that is cached as one: its path, its JSON without cache markers, and its label."""
 
     path: str
@@ -27,28 +27,28 @@ class Piece(NamedTuple):
     label: str
 
 
-class Difference(NamedTuple):
+class PromptDifference(NamedTuple):
     """The first difference: the new and the old piece, and the byte offset at which they differ."""
 
-    piece: Piece
-    was: Piece
+    piece: PromptPiece
+    was: PromptPiece
     at: int
 
 
-def prompt_pieces(body: Any) -> Iterator[Piece]:
+def prompt_pieces(body: Any) -> Iterator[PromptPiece]:
     """Returns the pieces of an encoded request, in cache order."""
     if not isinstance(body, dict):
         return
     for key in _HEADS:
         if key in body:
             label = "the tools" if "tool" in key.lower() else "the system text"
-            yield Piece(f"$.{key}", _without_markers(body[key]), label)
+            yield PromptPiece(f"$.{key}", _without_markers(body[key]), label)
     for key in _BODIES:
         items = body.get(key)
         if isinstance(items, str):
-            yield Piece(f"$.{key}", jsontext.write(items), "the input")
+            yield PromptPiece(f"$.{key}", jsontext.write(items), "the input")
         for at, item in enumerate(items if isinstance(items, list) else ()):
-            yield Piece(f"$.{key}[{at}]", _without_markers(item), f"message {at + 1}")
+            yield PromptPiece(f"$.{key}[{at}]", _without_markers(item), f"message {at + 1}")
 
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -96,7 +96,7 @@ def _unmarked(value: Any) -> Any:
     return value
 
 
-def shared_prefix(before: Sequence[Piece], now: Sequence[Piece]) -> tuple[int, Difference | None]:
+def shared_prefix(before: Sequence[PromptPiece], now: Sequence[PromptPiece]) -> tuple[int, PromptDifference | None]:
     """Returns the number of equal bytes, and the first difference; None if nothing was changed."""
     shared = 0
     for number, was in enumerate(before):
@@ -105,9 +105,9 @@ def shared_prefix(before: Sequence[Piece], now: Sequence[Piece]) -> tuple[int, D
             shared += len(was.data)
             continue
         if piece is None:
-            return shared, Difference(was, was, 0)
+            return shared, PromptDifference(was, was, 0)
         at = _common_length(was.data, piece.data)
-        return shared + at, Difference(piece, was, at)
+        return shared + at, PromptDifference(piece, was, at)
     return shared, None
 
 

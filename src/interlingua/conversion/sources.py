@@ -113,7 +113,7 @@ class Document(NamedTuple):
         return self.source.name if self.line is None else f"{self.source.name}:{self.line}"
 
 
-class Problem(NamedTuple):
+class SourceProblem(NamedTuple):
     """Something that could not be read; the rest is still read."""
 
     name: str
@@ -233,7 +233,7 @@ def unpacked(data: bytes) -> bytes:
         raise SourceError(f"damaged archive: {error}") from None
 
 
-def documents_of(data: bytes, name: str, dialect: str | None, problems: list[Problem]) -> Iterator[Document]:
+def documents_of(data: bytes, name: str, dialect: str | None, problems: list[SourceProblem]) -> Iterator[Document]:
     """Like `documents`, for bytes in memory."""
     return documents(Source(Path(name)), dialect, problems, opened=io.BytesIO(data))
 
@@ -241,7 +241,7 @@ def documents_of(data: bytes, name: str, dialect: str | None, problems: list[Pro
 def documents(
     source: Source,
     dialect: str | None,
-    problems: list[Problem],
+    problems: list[SourceProblem],
     *,
     limit: int = DEFAULT_LIMIT,
     opened: IO[bytes] | None = None,
@@ -266,7 +266,7 @@ def documents(
 def _documents(
     source: Source,
     dialect: str | None,
-    problems: list[Problem],
+    problems: list[SourceProblem],
     limit: int,
     opened: IO[bytes] | None,
     advance: Callable[[int], None] | None,
@@ -299,7 +299,7 @@ def _documents(
             value = known = None
             size = _size(stream)
             if size is not None and size > limit:  # known before any of it is read
-                problems.append(Problem(source.name, _too_large(limit)))
+                problems.append(SourceProblem(source.name, _too_large(limit)))
                 return
             if size is not None:  # JSON lines are read line by line: their bytes are not kept in memory
                 known = _read_at_once(stream, dialect) if at_once else None
@@ -313,7 +313,7 @@ def _documents(
         problems.append(unreadable(source, error))
         return
     if len(data) > limit:
-        problems.append(Problem(source.name, _too_large(limit)))
+        problems.append(SourceProblem(source.name, _too_large(limit)))
         return
     if known is not None:
         yield Document(source, None, *known)
@@ -327,13 +327,13 @@ def _documents(
         yield Document(source, number if len(parts) > 1 else None, part)
 
 
-def unreadable(source: Source, error: Exception) -> Problem:
+def unreadable(source: Source, error: Exception) -> SourceProblem:
     """Returns the problem of a source that cannot be read."""
     if isinstance(error, DAMAGED):
-        return Problem(source.name, f"damaged archive: {error}")
+        return SourceProblem(source.name, f"damaged archive: {error}")
     if isinstance(error, OSError):
-        return Problem(source.name, error.strerror or str(error))
-    return Problem(source.name, str(error).removeprefix(f"{source.name}: "))
+        return SourceProblem(source.name, error.strerror or str(error))
+    return SourceProblem(source.name, str(error).removeprefix(f"{source.name}: "))
 
 
 def _size(stream: IO[bytes]) -> int | None:
@@ -426,7 +426,7 @@ def _contained(
     stream: IO[bytes],
     plain: bool,
     dialect: str | None,
-    problems: list[Problem],
+    problems: list[SourceProblem],
     limit: int,
     columns: Mapping[str, str],
 ) -> Iterator[Document]:
@@ -701,7 +701,7 @@ def object_around(
     return value if isinstance(value, list) else fields_of(value), lists
 
 
-def _element_parts(source: Source, found: Look, problems: list[Problem]) -> Iterator[Document]:
+def _element_parts(source: Source, found: Look, problems: list[SourceProblem]) -> Iterator[Document]:
     """Yields the conversations of an object around an array, as its format splits it."""
     assert found.form is not None and found.form.array is not None and found.form.split is not None
     key = found.form.array
@@ -711,22 +711,22 @@ def _element_parts(source: Source, found: Look, problems: list[Problem]) -> Iter
         try:
             value = jsontext.read(element)
         except FormatError as error:
-            problems.append(Problem(f"{source.name}:{number}", error.message, number))
+            problems.append(SourceProblem(f"{source.name}:{number}", error.message, number))
             continue
         # Formats only divide what has several conversations.
         several = divided(found.form, with_lists(header, {key: [value, value]}))
         if several:
             yield Document(source, number, several[0], found.form.name)
         else:
-            problems.append(Problem(f"{source.name}:{number}", f"no conversation of {found.form.name}", number))
+            problems.append(SourceProblem(f"{source.name}:{number}", f"no conversation of {found.form.name}", number))
 
 
-def _part_documents(source: Source, found: Look, problems: list[Problem]) -> Iterator[Document]:
+def _part_documents(source: Source, found: Look, problems: list[SourceProblem]) -> Iterator[Document]:
     """Yields the conversations whose records stand apart."""
     assert found.form is not None and found.form.parts is not None and found.lists is not None
     for place, message in found.lists.problems.items():
         line = place if isinstance(place, int) else None
-        problems.append(Problem(source.name if line is None else f"{source.name}:{line}", message, line))
+        problems.append(SourceProblem(source.name if line is None else f"{source.name}:{line}", message, line))
     for number, part in enumerate(found.form.parts.read(found.header, found.lists), 1):
         yield Document(source, number, part, found.form.name)
 
@@ -786,21 +786,21 @@ def too_long(limit: int, what: str = "line") -> str:
     return f"a {what} of more than {limit >> 20} MB; raise --max-size"
 
 
-def _line_documents(source: Source, stream: IO[bytes], problems: list[Problem], limit: int) -> Iterator[Document]:
+def _line_documents(source: Source, stream: IO[bytes], problems: list[SourceProblem], limit: int) -> Iterator[Document]:
     for number, line in enumerate(read_lines(stream, limit), 1):
         if not line.strip():
             continue
         if len(line) > limit:
-            problems.append(Problem(f"{source.name}:{number}", too_long(limit), number))
+            problems.append(SourceProblem(f"{source.name}:{number}", too_long(limit), number))
             continue
         try:
             for value in jsontext.read_line(as_utf8(line) if number == 1 else line):
                 yield Document(source, number, value)
         except FormatError as error:
-            problems.append(Problem(f"{source.name}:{number}", error.message, number))
+            problems.append(SourceProblem(f"{source.name}:{number}", error.message, number))
 
 
-def _element_documents(source: Source, found: Look, problems: list[Problem]) -> Iterator[Document]:
+def _element_documents(source: Source, found: Look, problems: list[SourceProblem]) -> Iterator[Document]:
     number = 0
     try:
         for element in all_elements(found):
@@ -808,9 +808,9 @@ def _element_documents(source: Source, found: Look, problems: list[Problem]) -> 
             try:
                 yield Document(source, number, jsontext.read(element))
             except FormatError as error:
-                problems.append(Problem(f"{source.name}:{number}", error.message, number))
+                problems.append(SourceProblem(f"{source.name}:{number}", error.message, number))
     except FormatError as error:
-        problems.append(Problem(source.name, f"{error.message}; {number} conversations before that were read"))
+        problems.append(SourceProblem(source.name, f"{error.message}; {number} conversations before that were read"))
 
 
 def all_elements(found: Look) -> Iterator[bytes]:
@@ -820,27 +820,27 @@ def all_elements(found: Look) -> Iterator[bytes]:
     yield from elements(found.stream, found.splitter)
 
 
-def _whole(source: Source, data: bytes, problems: list[Problem]) -> Any:
+def _whole(source: Source, data: bytes, problems: list[SourceProblem]) -> Any:
     """Returns a body, a recorded stream, a text, or the valid lines of a session file."""
     if not data or data.isspace():
-        problems.append(Problem(source.name, "empty"))
+        problems.append(SourceProblem(source.name, "empty"))
         return None
     if is_stream(data):
         return data
     try:
         value = value_of(data)
     except FormatError as error:
-        problems.append(Problem(source.name, error.message))
+        problems.append(SourceProblem(source.name, error.message))
         return None
     if value is None:
-        problems.append(Problem(source.name, "no known format: the file is `null`"))
+        problems.append(SourceProblem(source.name, "no known format: the file is `null`"))
     return _noted(source, value, problems)
 
 
-def _noted(source: Source, value: Any, problems: list[Problem]) -> Any:
+def _noted(source: Source, value: Any, problems: list[SourceProblem]) -> Any:
     """Returns the value; adds its truncated lines to the problems."""
     torn = getattr(value, "problems", ())
-    problems.extend(Problem(f"{source.name}:{one.line}", one.message, one.line) for one in torn)
+    problems.extend(SourceProblem(f"{source.name}:{one.line}", one.message, one.line) for one in torn)
     return value
 
 
@@ -906,7 +906,7 @@ _AS_USUAL = contextlib.nullcontext()
 
 def _conversations_in(source: Any, dialect: str | None, columns: Mapping[str, str]) -> Iterator[Conversation]:
     dialect = None if dialect is None else canonical(dialect)
-    found: list[Problem] = []
+    found: list[SourceProblem] = []
     waiting: Conversation | None = None  # problems after the last conversation belong to it
     documents = _documents_in(source, dialect, found, columns)
     while True:
@@ -927,7 +927,7 @@ def _conversations_in(source: Any, dialect: str | None, columns: Mapping[str, st
             except InterlinguaError as error:
                 if line is None:
                     raise
-                found.append(Problem(document.name, str(error), line))
+                found.append(SourceProblem(document.name, str(error), line))
                 continue
             finally:
                 is_unshared.reset(token)
@@ -943,7 +943,7 @@ def _conversations_in(source: Any, dialect: str | None, columns: Mapping[str, st
 
 
 def _documents_in(
-    source: Any, dialect: str | None, problems: list[Problem], columns: Mapping[str, str]
+    source: Any, dialect: str | None, problems: list[SourceProblem], columns: Mapping[str, str]
 ) -> Iterator[Document]:
     if isinstance(source, bytes | bytearray):
         return documents(Source(None), dialect, problems, opened=io.BytesIO(source), columns=columns, decoded=True)
@@ -960,7 +960,7 @@ def _documents_in(
     return documents(Source(path), dialect, problems, columns=columns, decoded=True)
 
 
-def _with_problems(conversation: Conversation, found: list[Problem]) -> Conversation:
+def _with_problems(conversation: Conversation, found: list[SourceProblem]) -> Conversation:
     if not found:
         return conversation
     problems = (request.Problem(message=problem.message, line=problem.line) for problem in found)
@@ -990,7 +990,7 @@ def only_conversation(name: str, dialect: str | None = None) -> Conversation:
     found = expand([name])
     if len(found) != 1:
         raise InterlinguaError(f"{name}: {len(found)} files; give a file with one conversation")
-    problems: list[Problem] = []
+    problems: list[SourceProblem] = []
     inside = list(documents(found[0], dialect, problems))
     if problems or len(inside) != 1:
         why = problems[0].message if problems else f"{len(inside)} conversations; give a file with one"

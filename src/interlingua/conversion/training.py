@@ -36,7 +36,7 @@ from .converting import MASKS
 Severity = Literal["error", "warning"]
 
 
-class Place(NamedTuple):
+class MessagePlace(NamedTuple):
     """A message and its path."""
 
     path: str
@@ -49,14 +49,14 @@ class Place(NamedTuple):
         return getattr(self.message, "content", self.message) if self.digest is None else self.digest
 
 
-class Row(NamedTuple):
+class TrainingRow(NamedTuple):
     """A training row: the path to the head, and for a preference the other answers, from where they diverge."""
 
     conversation: Conversation
-    path: Sequence[Place]
-    others: list[list[Place]]
+    path: Sequence[MessagePlace]
+    others: list[list[MessagePlace]]
 
-    def answers(self) -> Iterator[Place]:
+    def answers(self) -> Iterator[MessagePlace]:
         """The messages to learn: those of the model on the path."""
         return (place for place in self.path if isinstance(place.message, AssistantMessage))
 
@@ -67,24 +67,24 @@ Found = Iterator[tuple[str, str]]  # path, and problem
 # --- roles -----------------------------------------------------------------------------------------------------------
 
 
-def _has_answer(row: Row) -> Found:
+def _has_answer(row: TrainingRow) -> Found:
     if not any(True for _ in row.answers()):
         yield "$.messages", "no message of the assistant; nothing to learn"
 
 
-def _ends_in_answer(row: Row) -> Found:
+def _ends_in_answer(row: TrainingRow) -> Found:
     for path in (row.path, *row.others):
         if path and not isinstance(path[-1].message, AssistantMessage):
             yield path[-1].path, f"the last message is of the role `{path[-1].message.role}`"
 
 
-def _begins_with_user(row: Row) -> Found:
+def _begins_with_user(row: TrainingRow) -> Found:
     first = next((place for place in row.path if not isinstance(place.message, SystemMessage)), None)
     if first is not None and not isinstance(first.message, UserMessage | CustomMessage):
         yield first.path, f"the first message after the system text is of the role `{first.message.role}`"
 
 
-def _turns_alternate(row: Row) -> Found:
+def _turns_alternate(row: TrainingRow) -> Found:
     """Results belong to the turn of their calls: the model continues after them."""
     before = None
     for place in row.path:
@@ -94,19 +94,19 @@ def _turns_alternate(row: Row) -> Found:
         before = kind
 
 
-def _system_is_first(row: Row) -> Found:
+def _system_is_first(row: TrainingRow) -> Found:
     for at, place in enumerate(row.path):
         if isinstance(place.message, SystemMessage) and (at or row.conversation.system is not None):
             yield place.path, "a system message that is not the first message"
 
 
-def _roles_are_known(row: Row) -> Found:
+def _roles_are_known(row: TrainingRow) -> Found:
     for place in row.path:
         if isinstance(place.message, CustomMessage):
             yield place.path, f"the role `{place.message.role}` is unknown to trainers"
 
 
-def _messages_have_text(row: Row) -> Found:
+def _messages_have_text(row: TrainingRow) -> Found:
     for place in (*row.path, *(place for path in row.others for place in path)):
         message = place.message
         if isinstance(message, CustomMessage | ToolResultMessage):
@@ -125,7 +125,7 @@ def _text(blocks: Any) -> str:
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def _tools_have_schemas(row: Row) -> Found:
+def _tools_have_schemas(row: TrainingRow) -> Found:
     seen: set[str] = set()
     for at, tool in enumerate(row.conversation.tools or ()):
         path = f"$.tools[{at}]"
@@ -158,7 +158,7 @@ def _wrong_schema(schema: Any) -> str | None:
     return f"`required` names {missing[0]!r}, which is not among the properties" if missing else None
 
 
-def _calls(row: Row) -> Iterator[tuple[str, ToolCall]]:
+def _calls(row: TrainingRow) -> Iterator[tuple[str, ToolCall]]:
     for path in (row.path, *row.others):
         for place in path:
             if isinstance(place.message, AssistantMessage):
@@ -167,11 +167,11 @@ def _calls(row: Row) -> Iterator[tuple[str, ToolCall]]:
                         yield f"{place.path}.content[{at}]", block
 
 
-def _specs(row: Row) -> dict[str, ToolSpec]:
+def _specs(row: TrainingRow) -> dict[str, ToolSpec]:
     return {tool.name: tool for tool in row.conversation.tools or ()}
 
 
-def _tools_are_defined(row: Row) -> Found:
+def _tools_are_defined(row: TrainingRow) -> Found:
     known = _specs(row)
     if known:
         for path, call in _calls(row):
@@ -179,13 +179,13 @@ def _tools_are_defined(row: Row) -> Found:
                 yield path, f"a call of {call.name!r}, which is not among the tools of the row"
 
 
-def _tools_are_given(row: Row) -> Found:
+def _tools_are_given(row: TrainingRow) -> Found:
     first = next(_calls(row), None)
     if first is not None and not row.conversation.tools:
         yield first[0], f"a call of {first[1].name!r}, and the row has no tools"
 
 
-def _arguments_fit(row: Row) -> Found:
+def _arguments_fit(row: TrainingRow) -> Found:
     known = _specs(row)
     for path, call in _calls(row):
         if call.parse_error is not None:
@@ -215,13 +215,13 @@ def _mask(message: Any) -> tuple[str, Any] | None:
     return None
 
 
-def _something_is_learned(row: Row) -> Found:
+def _something_is_learned(row: TrainingRow) -> Found:
     masks = [_mask(place.message) for place in row.answers()]
     if masks and all(mask is not None and mask[1] in (0, False) for mask in masks):
         yield "$.messages", "every message of the assistant is masked; nothing to learn"
 
 
-def _weights_are_numbers(row: Row) -> Found:
+def _weights_are_numbers(row: TrainingRow) -> Found:
     for place in row.path:
         found = _mask(place.message)
         if found is None or found[0] != "weight":
@@ -232,14 +232,14 @@ def _weights_are_numbers(row: Row) -> Found:
             yield place.path, f"a `weight` of {found[1]!r}"
 
 
-def _masks_are_flags(row: Row) -> Found:
+def _masks_are_flags(row: TrainingRow) -> Found:
     for place in row.path:
         found = _mask(place.message)
         if found is not None and found[0] in ("train", "training") and not isinstance(found[1], bool | None):
             yield place.path, f"a `{found[0]}` of {found[1]!r}"
 
 
-def _spans_lie_in_text(row: Row) -> Found:
+def _spans_lie_in_text(row: TrainingRow) -> Found:
     """Checks Axolotl's `train_detail`: which characters of a message are learned, both ends included."""
     for place in row.path:
         for kept in getattr(place.message, "extra", {}).values():
@@ -262,7 +262,7 @@ def _is_span(span: Any, length: int) -> bool:
 _MAX_IMAGES = 10
 
 
-def _images_are_taken(row: Row) -> Found:
+def _images_are_taken(row: TrainingRow) -> Found:
     count = 0
     for place in row.path:
         if isinstance(place.message, CustomMessage):
@@ -276,7 +276,7 @@ def _images_are_taken(row: Row) -> Found:
         yield "$.messages", f"{count} images; an example has at most {_MAX_IMAGES}"
 
 
-def _answers_differ(row: Row) -> Found:
+def _answers_differ(row: TrainingRow) -> Found:
     for path in row.others:
         chosen = [place.content for place in row.path[-len(path) :]]
         if path and [place.content for place in path] == chosen:
@@ -288,7 +288,7 @@ def _answers_differ(row: Row) -> Found:
                 yield "$.messages", "the rejected answer is the chosen one"
 
 
-def _answers_are_single(row: Row) -> Found:
+def _answers_are_single(row: TrainingRow) -> Found:
     for path in row.others:
         if len(path) != 1:
             yield path[0].path, f"an output of {len(path)} messages"
@@ -297,32 +297,34 @@ def _answers_are_single(row: Row) -> Found:
 # --- trainers --------------------------------------------------------------------------------------------------------
 
 
-class Rule(NamedTuple):
+class TrainingRule(NamedTuple):
     """The remedy, and the function that finds violations."""
 
     remedy: str
-    find: Callable[[Row], Found]
+    find: Callable[[TrainingRow], Found]
 
 
-RULES: dict[str, Rule] = {
-    "has-answer": Rule("add the answer to be learned", _has_answer),
-    "ends-in-answer": Rule("end the row with a message of the assistant", _ends_in_answer),
-    "begins-with-user": Rule("begin with a message of the user", _begins_with_user),
-    "turns-alternate": Rule("write neighbours of one role as one message", _turns_alternate),
-    "system-first": Rule("put instructions into the first message", _system_is_first),
-    "known-roles": Rule("use system, user, assistant and tool", _roles_are_known),
-    "not-empty": Rule("put text into the message, or leave it out", _messages_have_text),
-    "tool-schemas": Rule("define each tool once, by a name and a JSON schema of type `object`", _tools_have_schemas),
-    "defined-tools": Rule("add the definition of the tool to `tools`", _tools_are_defined),
-    "tools-given": Rule("add the definitions of the tools as `tools`", _tools_are_given),
-    "arguments": Rule("write arguments as a JSON object that fits the tool's schema", _arguments_fit),
-    "something-learned": Rule("unmask an answer, or leave the row out", _something_is_learned),
-    "weights": Rule("write `weight` 0 or 1, on messages of the assistant alone", _weights_are_numbers),
-    "train-flags": Rule("write `train` as true or false", _masks_are_flags),
-    "train-spans": Rule("give `begin_offset` and `end_offset` inside the text", _spans_lie_in_text),
-    "images": Rule("use images as input only, and at most ten", _images_are_taken),
-    "answers-differ": Rule("give two different answers, or leave the row out", _answers_differ),
-    "single-answers": Rule("give each output as one message of the assistant", _answers_are_single),
+RULES: dict[str, TrainingRule] = {
+    "has-answer": TrainingRule("add the answer to be learned", _has_answer),
+    "ends-in-answer": TrainingRule("end the row with a message of the assistant", _ends_in_answer),
+    "begins-with-user": TrainingRule("begin with a message of the user", _begins_with_user),
+    "turns-alternate": TrainingRule("write neighbours of one role as one message", _turns_alternate),
+    "system-first": TrainingRule("put instructions into the first message", _system_is_first),
+    "known-roles": TrainingRule("use system, user, assistant and tool", _roles_are_known),
+    "not-empty": TrainingRule("put text into the message, or leave it out", _messages_have_text),
+    "tool-schemas": TrainingRule(
+        "define each tool once, by a name and a JSON schema of type `object`", _tools_have_schemas
+    ),
+    "defined-tools": TrainingRule("add the definition of the tool to `tools`", _tools_are_defined),
+    "tools-given": TrainingRule("add the definitions of the tools as `tools`", _tools_are_given),
+    "arguments": TrainingRule("write arguments as a JSON object that fits the tool's schema", _arguments_fit),
+    "something-learned": TrainingRule("unmask an answer, or leave the row out", _something_is_learned),
+    "weights": TrainingRule("write `weight` 0 or 1, on messages of the assistant alone", _weights_are_numbers),
+    "train-flags": TrainingRule("write `train` as true or false", _masks_are_flags),
+    "train-spans": TrainingRule("give `begin_offset` and `end_offset` inside the text", _spans_lie_in_text),
+    "images": TrainingRule("use images as input only, and at most ten", _images_are_taken),
+    "answers-differ": TrainingRule("give two different answers, or leave the row out", _answers_differ),
+    "single-answers": TrainingRule("give each output as one message of the assistant", _answers_are_single),
 }
 
 _ALL: dict[str, Severity] = {
@@ -366,7 +368,7 @@ def trainers() -> list[str]:
     return [*_OTHERS, *(name for name, form in FORMATS.items() if form.training is not None)]
 
 
-def findings(row: Conversation | Row, trainer: str) -> Iterator[tuple[str, Severity, str, str]]:
+def findings(row: Conversation | TrainingRow, trainer: str) -> Iterator[tuple[str, Severity, str, str]]:
     """Yields each violation of a trainer's rules: path, severity, problem and remedy."""
     row = _row(row) if isinstance(row, Conversation) else row
     for name, severity in (rules_of(trainer) or {}).items():
@@ -391,7 +393,9 @@ class Outlines:
         self._at.append(number)
         self._digests.append(hash(_bytes_of(getattr(message, "content", message))))
 
-    def row(self, about: Conversation, on_path: bytearray, parents: "array[int]", is_aside: Container[int]) -> Row:
+    def row(
+        self, about: Conversation, on_path: bytearray, parents: "array[int]", is_aside: Container[int]
+    ) -> TrainingRow:
         """The row of a session whose entries were added; `is_aside` are the indexes of those beside the tree."""
         path = array("I", (at for at, flag in enumerate(on_path) if flag))
         above = bytearray(len(on_path))  # of an entry
@@ -408,13 +412,13 @@ class Outlines:
                 branch.append(at)
                 at = parents[at]
             others.append([self.place(f"$.entries[{at}].message", at) for at in reversed(branch)])
-        return Row(about, _Path(self, path), others)
+        return TrainingRow(about, _Path(self, path), others)
 
-    def place(self, path: str, at: int) -> Place:
-        return Place(path, self._known[self._at[at]], self._digests[at])
+    def place(self, path: str, at: int) -> MessagePlace:
+        return MessagePlace(path, self._known[self._at[at]], self._digests[at])
 
 
-class _Path(Sequence[Place]):
+class _Path(Sequence[MessagePlace]):
     """The places of a path, made when they are read."""
 
     def __init__(self, outlines: Outlines, entries: "array[int]") -> None:
@@ -478,7 +482,7 @@ def _block_outline(block: Any) -> Any:
             return OpaqueBlock(dialect="", value=None)
 
 
-def _row(conversation: Conversation) -> Row:
+def _row(conversation: Conversation) -> TrainingRow:
     """Returns the path to the head, and for every other leaf its branch from the path."""
     tree = conversation.tree()
     entries = conversation.entries
@@ -488,16 +492,16 @@ def _row(conversation: Conversation) -> Row:
         ways.append(at)
         at = tree.parents[at]
     ways.reverse()
-    path = [Place(f"$.messages[{number}]", entries[at].message) for number, at in enumerate(ways)]
+    path = [MessagePlace(f"$.messages[{number}]", entries[at].message) for number, at in enumerate(ways)]
     above, on_path = set(tree.parents), set(ways)
     others = []
     for leaf in range(len(entries)):
         if leaf in above or leaf in on_path or is_aside(entries[leaf]):
             continue
-        branch: list[Place] = []
+        branch: list[MessagePlace] = []
         at = leaf
         while at is not None and at not in on_path:
-            branch.append(Place(f"$.entries[{at}].message", entries[at].message))
+            branch.append(MessagePlace(f"$.entries[{at}].message", entries[at].message))
             at = tree.parents[at]
         others.append(branch[::-1])
-    return Row(conversation, path, others)
+    return TrainingRow(conversation, path, others)

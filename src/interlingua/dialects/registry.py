@@ -239,7 +239,7 @@ FORMATS: Registry[FileFormat] = Registry("file format", _FORMATS, (FileFormat,))
 DIALECTS: Registry[Wire | FileFormat] = Registry("dialect", _BUILT_IN, (Wire, FileFormat))
 
 
-class Order(NamedTuple):
+class DetectionOrder(NamedTuple):
     """The order of detection, most specific first; cached until something is registered."""
 
     formats: tuple[FileFormat, ...]
@@ -247,13 +247,13 @@ class Order(NamedTuple):
 
 
 @functools.cache  # detection runs for each row of a file
-def ordered() -> Order:
+def ordered() -> DetectionOrder:
     """The formats and the tests of each shape, by rank."""
     formats = tuple(sorted(FORMATS.values(), key=lambda form: form.rank))
     tests = [(wire.api, one) for wire in WIRES.values() if wire.is_detected for one in wire.evidence]
     tests += [(form.name, one) for form in FORMATS.values() for one in form.evidence]
     tests.sort(key=lambda pair: pair[1].rank)
-    return Order(formats, {shape: tuple(t for t in tests if t[1].shape == shape) for shape in get_args(Shape)})
+    return DetectionOrder(formats, {shape: tuple(t for t in tests if t[1].shape == shape) for shape in get_args(Shape)})
 
 
 def wire(name: str) -> Wire:
@@ -340,7 +340,7 @@ def limits_of(target: ModelDescriptor) -> TargetLimits:
 # By the facts in `Wire.http`.
 
 
-class Route(NamedTuple):
+class PathRoute(NamedTuple):
     """The route of a path. `model` and `stream` are None if the body decides; `api` is empty if no wire matches."""
 
     api: str
@@ -350,7 +350,7 @@ class Route(NamedTuple):
     stream: bool | None = None
 
 
-def route(raw_path: str, headers: Mapping[str, str] | None = None) -> Route:
+def route(raw_path: str, headers: Mapping[str, str] | None = None) -> PathRoute:
     """The route of a path: by an api name as its first segment, else by its end.
 
     Several wires may match. The longest match wins, then the lowest rank; for a list of models, first a wire whose own
@@ -361,24 +361,26 @@ def route(raw_path: str, headers: Mapping[str, str] | None = None) -> Route:
         found = _call(WIRES[first], f"/{rest}")
         if found is not None:
             return found[1]
-        return Route(first, listing=True) if _lists(WIRES[first], f"/{rest}") else Route(first, known=False)
+        return PathRoute(first, listing=True) if _lists(WIRES[first], f"/{rest}") else PathRoute(first, known=False)
     calls = [(found[0], wire.http.route_rank, found[1]) for wire in WIRES.values() if (found := _call(wire, raw_path))]
     if calls:
         return min(calls, key=lambda call: call[:2])[2]
     lists = [(_listing_rank(wire, raw_path, headers or {}), wire) for wire in WIRES.values() if _lists(wire, raw_path)]
-    return Route(min(lists, key=lambda pair: pair[0])[1].api, listing=True) if lists else Route("", known=False)
+    return PathRoute(min(lists, key=lambda pair: pair[0])[1].api, listing=True) if lists else PathRoute("", known=False)
 
 
-def _call(wire: Wire, path: str) -> tuple[int, Route] | None:
+def _call(wire: Wire, path: str) -> tuple[int, PathRoute] | None:
     """The index in the path where the wire's route begins, and the route."""
     http = wire.http
     asked = re.search(f"{http.route}/?$", path)
     if asked is None:
         return None
     if http.streaming is None:
-        return asked.start(), Route(wire.api)
+        return asked.start(), PathRoute(wire.api)
     name, verb = asked.groups()
-    return asked.start(), Route(wire.api, model=http.model_in(name) if name else None, stream=verb == http.streaming)
+    return asked.start(), PathRoute(
+        wire.api, model=http.model_in(name) if name else None, stream=verb == http.streaming
+    )
 
 
 def _lists(wire: Wire, path: str) -> bool:

@@ -30,7 +30,7 @@ from ..values.events import (
     ToolCallStart,
     message_in,
 )
-from ..values.folding import CUT_OFF, Recorder, parse_arguments
+from ..values.folding import CUT_OFF, EventRecorder, parse_arguments
 from ..values.losses import Encoded, Loss
 from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
 from ..values.request import Request
@@ -58,7 +58,7 @@ class Decoder(abc.ABC):
     ) -> None:
         api = quirks["api"] if quirks else self.API
         self._given = replace(ANSWER, extra={}, api=api, provider=provider, model=model, timestamp=timestamp)
-        self._record = Recorder(self._given)
+        self._record = EventRecorder(self._given)
         self._mint = _numbered(mint)
         self._quirks = quirks
         self._frames = 0

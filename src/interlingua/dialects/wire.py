@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # The interface of a codec, as protocols. Modules satisfy them, and so do variants of modules.
 
 
-class Framing(Protocol):
+class FrameReader(Protocol):
     """Bytes to frames, independent of chunk boundaries."""
 
     name: ClassVar[str]
@@ -79,7 +79,7 @@ class Dialect(Protocol):
         self, body: Any, *, model: str | None = None, provider: str | None = None, timestamp: int | None = None
     ) -> AssistantMessage: ...
     def encode_response(self, message: AssistantMessage, *, request: Request | None = None) -> Encoded: ...
-    def framing(self, content_type: str | None = None) -> Framing: ...
+    def framing(self, content_type: str | None = None) -> FrameReader: ...
     @property
     def StreamDecoder(self) -> Any: ...
     @property

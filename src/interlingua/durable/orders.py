@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from ..agent import Agent
-from ..agent.history import Stored
+from ..agent.history import StoredHistory
 from ..sessions import Session
 from ..values.errors import InterlinguaError
 from ..values.interop import describe, must_propagate
@@ -67,7 +67,7 @@ async def made(name: str, session: Session, arguments: dict[str, Any]) -> Agent:
     agent = await result if inspect.isawaitable(result) else result
     if not isinstance(agent, Agent):
         raise RunError(f"the factory of agent {name!r} returned {type(agent).__name__}, not an Agent")
-    if not isinstance(agent.history, Stored) or agent.history.session is not session:
+    if not isinstance(agent.history, StoredHistory) or agent.history.session is not session:
         raise RunError(f"the factory of agent {name!r} must use its session; return Agent(…, session=session)")
     return agent
 

@@ -37,7 +37,7 @@ TIMEOUT = 30.0  # seconds per database operation
 T = TypeVar("T")
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class RunPlace(Struct, frozen=True, kw_only=True):
     """A database of runs (a SQLite file, else a PostgreSQL address) and the store of their sessions (None: files)."""
 
     home: Path
@@ -46,7 +46,7 @@ class Place(Struct, frozen=True, kw_only=True):
     sessions: str | None = None
 
     @classmethod
-    def of(cls, database: str | None = None, sessions: str | None = None, home: str | Path | None = None) -> "Place":
+    def of(cls, database: str | None = None, sessions: str | None = None, home: str | Path | None = None) -> "RunPlace":
         """`database` is `sqlite:FILE` or `postgresql://HOST/NAME`; with PostgreSQL, sessions are stored there too."""
         folder = Path(home).expanduser() if home is not None else default_home()
         if database is None or database.startswith("sqlite:"):
@@ -226,7 +226,7 @@ class Presence(Protocol):
     def end(self) -> None: ...
 
 
-def presence(place: Place, worker: str) -> Presence:
+def presence(place: RunPlace, worker: str) -> Presence:
     """The liveness lock of a worker, in its database or in a file."""
     if place.file is not None:
         return _Locks(place.file.with_name(f"{place.file.name}.workers"), worker)

@@ -16,7 +16,7 @@ from ..values.canonical import build, plain
 from ..values.errors import InterlinguaError, TimedOut
 from ..values.messages import TextBlock, UserMessage
 from .orders import QUEUE, WORKFLOW, Order, Outcome, Run, RunError, RunFailed, State
-from .place import TIMEOUT, Place
+from .place import TIMEOUT, RunPlace
 
 if TYPE_CHECKING:
     import builtins
@@ -52,7 +52,7 @@ class Runs:
         home: str | Path | None = None,
         timeout: float = TIMEOUT,
     ) -> None:
-        self.place = Place.of(database, sessions, home)
+        self.place = RunPlace.of(database, sessions, home)
         self.timeout = timeout
         self._client = self.place.client()
 

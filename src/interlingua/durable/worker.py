@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from ..agent import Agent, Limits
 from ..agent.batch import NOT_RUN, UNKNOWN, result_message
-from ..agent.history import Stored
+from ..agent.history import StoredHistory
 from ..connect.results import Spent
 from ..sessions import Session, SessionBusy, SessionError, SessionNotFound
 from ..tools.tool import ToolResult
@@ -35,7 +35,7 @@ from ..values.errors import InterlinguaError
 from ..values.interop import describe, must_propagate
 from ..values.messages import AgentMessage, AssistantMessage, TextBlock, ToolResultMessage, text_of
 from .orders import QUEUE, WORKFLOW, Order, Outcome, RunError, RunFailed, load, made
-from .place import NAME, Place, presence
+from .place import NAME, RunPlace, presence
 from .runs import Runs, counts_of
 
 
@@ -90,7 +90,7 @@ def _has(session: Session, name: str) -> bool:
 
 def _close_open_calls(session: Session) -> None:
     """Adds results for open calls of an earlier run; none of them is executed."""
-    history = Stored(session)
+    history = StoredHistory(session)
     for unfinished in session.unfinished_calls():
         call = unfinished.call
         provided = unfinished.result
@@ -242,7 +242,7 @@ class Worker:
         grace: float = 10.0,
         give_up: int = 20,
     ) -> None:
-        self.place = Place.of(database, sessions, home)
+        self.place = RunPlace.of(database, sessions, home)
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._load = tuple(load)
         self._queue = queue

@@ -7,14 +7,14 @@ from ..values.lazy import by_module, lazy_names
 if TYPE_CHECKING:
     from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Quota, Reservation
     from .server import Gateway
-    from .settings import Alias, ClientLimits, Listen, ProviderSettings, Rule, Settings, Target
+    from .settings import Alias, ClientLimits, Listen, ProviderSettings, RoutingRule, Settings, Target
 
 # Loaded on first use: the recorder's process needs neither the server nor a client.
 _LAZY = by_module(
     {
         "exchange": "LOCAL ClientKey Exchange Gate Observer Quota Reservation",
         "server": "Gateway",
-        "settings": "Alias ClientLimits Listen ProviderSettings Rule Settings Target",
+        "settings": "Alias ClientLimits Listen ProviderSettings RoutingRule Settings Target",
     }
 )
 
@@ -35,7 +35,7 @@ __all__ = [
     "ProviderSettings",
     "Quota",
     "Reservation",
-    "Rule",
+    "RoutingRule",
     "Settings",
     "Target",
 ]

@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct, field
 
 from .exchange import ClientKey, Quota
-from .state import Pace, StateError, StateStore, Stored, log_failure
+from .state import StateError, StateStore, VersionedValue, WritePace, log_failure
 
 NANO = 1_000_000_000  # of a dollar
 LEASE = 60.0  # seconds until what a silent gateway put aside is taken as spent
@@ -45,7 +45,7 @@ class _Share(Struct, array_like=True):
     until: float = 0.0
 
 
-class Spent(Struct, array_like=True):
+class SpentAmounts(Struct, array_like=True):
     """Billionths of a dollar, in the current day, month and in total; days are UTC."""
 
     day: int = 0
@@ -61,7 +61,7 @@ class Account(Struct, array_like=True):
     requests: dict[int, int] = field(default_factory=dict)  # by second
     tokens: dict[int, int] = field(default_factory=dict)
     date: str = ""  # of `spent`
-    spent: Spent = field(default_factory=Spent)
+    spent: SpentAmounts = field(default_factory=SpentAmounts)
     shares: dict[str, _Share] = field(default_factory=dict)
 
     def advance(self, now: float) -> None:
@@ -329,7 +329,7 @@ class Accounts:
         self,
         store: StateStore,
         *,
-        seed: Callable[[str], Awaitable[Spent]] | None = None,
+        seed: Callable[[str], Awaitable[SpentAmounts]] | None = None,
         clock: Callable[[], float] = time.time,
         lease: float = LEASE,
     ) -> None:
@@ -338,7 +338,7 @@ class Accounts:
         self._seed = seed
         self._clock = clock
         self._lease = lease
-        self._known: dict[str, Stored] = {}
+        self._known: dict[str, VersionedValue] = {}
         self._number = 0
         self._unconfirmed: dict[str, _Unconfirmed] = {}
         self._open: dict[str, int] = {}  # calls by account, whose lease is to be prolonged
@@ -346,7 +346,7 @@ class Accounts:
         self._reserving: set[str] = set()  # keys with a pending reservation of further calls
         self._wanted: dict[str, tuple[float, int]] = {}  # time and number of the last reservation of further calls
         self._waiting: _Batch = {}
-        self._pace = Pace(_WRITE_EVERY)
+        self._pace = WritePace(_WRITE_EVERY)
         self._submitted = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._renewer: asyncio.Task[None] | None = None
@@ -424,7 +424,7 @@ class Accounts:
         if ahead is not None and (ahead.calls or ahead.tokens):
             self._add(name, _Waiting(_GiveBack(ahead)))
 
-    async def spent(self, name: str) -> Spent:
+    async def spent(self, name: str) -> SpentAmounts:
         """Returns the current spending, without reservations."""
         if name in self._waiting:
             self._pace.hurry()
@@ -492,7 +492,7 @@ class Accounts:
         for name, waiting in batch.items():
             account = await self._opened(name)
             self._apply(account, waiting)
-            changes[name] = Stored(self._known[name].version, msgspec.msgpack.encode(account))
+            changes[name] = VersionedValue(self._known[name].version, msgspec.msgpack.encode(account))
         try:
             others = await self._store.swap(changes)
         except StateError as error:
@@ -504,7 +504,7 @@ class Accounts:
                 batch[name] = []
             raise
         for name, change in changes.items():
-            self._known[name] = others.get(name) or Stored(change.version + 1, change.value)
+            self._known[name] = others.get(name) or VersionedValue(change.version + 1, change.value)
             if name not in others:
                 for one in batch.pop(name):
                     one.resolve()
@@ -527,10 +527,10 @@ class Accounts:
                 account.spent = await self._seed(name)
         return account
 
-    async def _read(self, name: str) -> Stored:
+    async def _read(self, name: str) -> VersionedValue:
         return (await self._store.swap({name: READ}))[name]
 
-    def _decoded(self, stored: Stored) -> Account:
+    def _decoded(self, stored: VersionedValue) -> Account:
         try:
             return _DECODER.decode(stored.value) if stored.version else Account()
         except msgspec.MsgspecError as error:
@@ -581,5 +581,5 @@ def _refuse(waiting: list[_Waiting], error: StateError) -> None:
             one.future.set_exception(StateError(str(error)))
 
 
-READ = Stored(-1, b"")  # a version that no value has: a swap that only reads
+READ = VersionedValue(-1, b"")  # a version that no value has: a swap that only reads
 _DECODER = msgspec.msgpack.Decoder(Account)

@@ -20,7 +20,7 @@ from ..values.messages import AssistantMessage
 from .exchange import Exchange
 from .incoming import Incoming
 from .recall import Recall, StoredResponse, is_pending, size_of
-from .replying import Reply, describe_losses, error_event
+from .replying import ClientReply, describe_losses, error_event
 from .state import StateError, log_failure, unavailable
 
 _LOOK = 1.0  # seconds between looks at the store: another gateway may have cancelled the response
@@ -97,7 +97,7 @@ class BackgroundRun:
             last = error_event(exchange.wire, Aborted("the response was cancelled"), len(self._events), None)
         await self.write(last)
 
-    async def deliver(self, reply: Reply, start: int = 0) -> None:
+    async def deliver(self, reply: ClientReply, start: int = 0) -> None:
         """Sends the events from a number on, as they come."""
         while True:
             changed, data, ended = self._changed, b"".join(self._events[start:]), self._ended

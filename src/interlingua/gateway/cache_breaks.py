@@ -10,7 +10,7 @@ from collections import OrderedDict
 
 from msgspec import Raw, Struct
 
-from ..conversion.prompt_cache import Piece, equal_pieces, prompt_pieces, raw_pieces, shared_prefix
+from ..conversion.prompt_cache import PromptPiece, equal_pieces, prompt_pieces, raw_pieces, shared_prefix
 from ..values import jsontext
 from ..values.messages import AssistantMessage, UserMessage, text_of
 from ..values.request import Request
@@ -54,7 +54,7 @@ class _Prompt:
             self.size += _PIECE * len(self._pieces)
         return self._pieces
 
-    def parsed(self) -> tuple[Piece, ...]:
+    def parsed(self) -> tuple[PromptPiece, ...]:
         return tuple(prompt_pieces(jsontext.read(self._body)))
 
 

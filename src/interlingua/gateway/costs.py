@@ -9,7 +9,7 @@ from ..dialects import WIRES
 from ..values.errors import InterlinguaError
 from ..values.messages import AssistantMessage, AudioBlock, Message, Usage, blocks_of
 from ..values.request import ModelDescriptor, Request
-from .exchange import Deferred, Exchange, Gate, Reservation
+from .exchange import DeferredAnswer, Exchange, Gate, Reservation
 from .handover import estimated_usage
 from .routing import Place, Plan
 
@@ -111,7 +111,7 @@ def charge(exchange: Exchange, catalogue: Catalogue | None) -> None:
         exchange.usage = _sum(exchange.usage, used)
     try:
         costs = [_cost(catalogue, model, used, answer if used is usage else None, request) for model, used in charged]
-        named = response.model if isinstance(response, Deferred) else None
+        named = response.model if isinstance(response, DeferredAnswer) else None
         if costs[-1] is None and named not in (None, charged[-1][0].id):
             # A router's own name has no price; the model that it chose has.
             costs[-1] = _cost(catalogue, *charged[-1], exchange.answer, request)

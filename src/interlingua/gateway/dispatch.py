@@ -20,7 +20,7 @@ from .incoming import Incoming
 from .lanes import Attempt
 from .outgoing import TooLossy
 from .references import References
-from .replying import LEFT, CredentialsRefused, Reply, as_typed_error, log_defect, stopping_error
+from .replying import LEFT, ClientReply, CredentialsRefused, as_typed_error, log_defect, stopping_error
 from .routing import Place, Plan
 from .turns import Turns
 
@@ -42,7 +42,7 @@ class Dispatcher:
         self._refused: dict[str, float] = {}  # by provider: when it was logged
         self.is_stopping = False
 
-    async def dispatch(self, exchange: Exchange, incoming: Incoming, plan: Plan, reply: Reply) -> None:
+    async def dispatch(self, exchange: Exchange, incoming: Incoming, plan: Plan, reply: ClientReply) -> None:
         """Calls the candidates of a plan in turn. The failure of the last is sent to the client in its wire's form."""
         retry = plan.retry
         failure: InterlinguaError | None = None
@@ -127,7 +127,7 @@ class Dispatcher:
         )
 
     async def _try(
-        self, attempt: Attempt, place: Place, exchange: Exchange, reply: Reply, *, may_wait: bool
+        self, attempt: Attempt, place: Place, exchange: Exchange, reply: ClientReply, *, may_wait: bool
     ) -> InterlinguaError | None:
         """Runs an attempt; returns its failure, if it failed.
 

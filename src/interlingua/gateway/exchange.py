@@ -75,7 +75,7 @@ class Exchange(Struct, kw_only=True, eq=False):
     losses: tuple[Loss, ...] = ()  # without bookkeeping (severity `record`), which the exchange itself has
     cache_break: CacheBreak | None = None  # where the prompt differs from what was sent before
     # The response, whole, or its part until it ended; or what decodes it. Read it as `answer`.
-    response: "AssistantMessage | Deferred | None" = None
+    response: "AssistantMessage | DeferredAnswer | None" = None
     # Attempts that failed before the client received anything: their model and usage.
     discarded: tuple[tuple[ModelDescriptor, Usage], ...] = ()
     earlier: tuple[BrokenOff, ...] = ()  # who broke off before the last one went on
@@ -94,7 +94,7 @@ class Exchange(Struct, kw_only=True, eq=False):
     @property
     def answer(self) -> AssistantMessage | None:
         """The response, whole, or its part until it ended. One that was only forwarded is decoded when it is read."""
-        if isinstance(self.response, Deferred):
+        if isinstance(self.response, DeferredAnswer):
             self.response = self.response()
         return self.response
 
@@ -109,10 +109,10 @@ class Exchange(Struct, kw_only=True, eq=False):
     @property
     def is_decoded(self) -> bool:
         """Whether `answer` needs no decoding. If it does, `usage` is the provider's."""
-        return not isinstance(self.response, Deferred)
+        return not isinstance(self.response, DeferredAnswer)
 
 
-class Deferred(Struct, eq=False, gc=False):
+class DeferredAnswer(Struct, eq=False, gc=False):
     """An answer that is decoded when it is first needed. `model` is the one that it names.
 
     Many are kept for later requests: nothing in them refers back to them, so the garbage collector need not visit them.

@@ -4,7 +4,7 @@
 are the response's; only the model's name is replaced. Frames are decoded before they are forwarded, so that invalid
 data never reaches the client. *Translated*: decoded, adapted, encoded, both ways.
 
-Failures are raised as typed errors. `Reply.begun` tells whether the client has seen anything of the response by then.
+Failures are raised as typed errors. `ClientReply.begun`: whether the client has seen anything of the response by then.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ from ..connect.connector import is_quick
 from ..connect.registry import Foreign, opened
 from ..connect.stream import (
     LARGEST_ANSWER,
+    AttemptWatch,
     Batch,
-    Source,
+    EventSource,
     Stream,
-    Watch,
     error_in,
     page_text,
     quirks_of,
@@ -51,14 +51,14 @@ from ..values.losses import Loss, replaced, without_records
 from ..values.messages import AssistantMessage, blocks_of
 from ..values.request import CallOptions, Request
 from .cache_breaks import SentPrompts
-from .exchange import Deferred, Exchange
+from .exchange import DeferredAnswer, Exchange
 from .fast_frames import FrameDecoder
 from .handover import item_ids, joined, shifted
 from .incoming import LARGE_BODY, Incoming
 from .outgoing import Outgoing, outgoing, refuse_losses, refuse_own_fields, request_headers, signed
 from .recall import is_unique
 from .references import References
-from .replying import Reply
+from .replying import ClientReply
 from .rewriting import Cutter, FrameRenaming, renaming, valid_text, without_repeats
 from .routing import Place
 from .state import StateError, log_failure
@@ -113,7 +113,7 @@ class Attempt:
         place: Place,
         exchange: Exchange,
         incoming: Incoming,
-        reply: Reply,
+        reply: ClientReply,
         transport: Transport,
         references: References,
         *,
@@ -136,7 +136,7 @@ class Attempt:
         self._pending: list[bytes] = []
         self._stamp = int(time.time() * 1000)
         self._upstream: Upstream | None = None
-        self._watch: Watch | None = None
+        self._watch: AttemptWatch | None = None
         self._prompts = prompts  # to see what a prompt changes of the one before
         self._may_break = may_break  # another candidate may continue the response, so it must pass through an encoder
         self._before = before  # what earlier places gave of the answer, and `encoder` has written
@@ -144,7 +144,7 @@ class Attempt:
         self._used_ids = item_ids(before) if before is not None else frozenset[str]()
         self.encoder: Any = encoder
         self.decoder: Any = None
-        self._source: Source | None = None  # of a connector in this process
+        self._source: EventSource | None = None  # of a connector in this process
         self._frames: FrameDecoder | None = None
         self._repaired = jsontext.Repairs()  # of the response, where it is decoded to be written anew
         self._answer_id = incoming.wire.http.response_id + exchange.id
@@ -170,7 +170,7 @@ class Attempt:
             key, session = self._exchange.key.name, self._exchange.session
             found = await self._prompts.sent(key, self._place.name, session, self._incoming.request, made.body)
             self._exchange.cache_break = found or self._exchange.cache_break
-        watch = self._watch = Watch(None, self._place.timeouts, self._place.alarms)
+        watch = self._watch = AttemptWatch(None, self._place.timeouts, self._place.alarms)
         try:
             await self._call(made, stream, watch)
         except InterlinguaError as error:
@@ -182,7 +182,7 @@ class Attempt:
 
     # --- the call
 
-    async def _call(self, made: Outgoing, stream: bool, watch: Watch) -> None:
+    async def _call(self, made: Outgoing, stream: bool, watch: AttemptWatch) -> None:
         place = self._place
         assert place.wire is not None
         options, endpoint = place.access()
@@ -252,7 +252,7 @@ class Attempt:
                 # It is decoded for those who read it: some observers, and a client that refers to it later.
                 assert place.decode is not None
                 exchange.usage = found.usage
-                exchange.response = Deferred(place.decode, body, self._stamp, found.model)
+                exchange.response = DeferredAnswer(place.decode, body, self._stamp, found.model)
                 if found.id:
                     self._references.remember_text(exchange, found, exchange.response, len(body))
                     if self._is_shared:
@@ -587,7 +587,7 @@ class Attempt:
         request = replace(given, model=place.model, options=replace(given.options, stream=True))
         options = CallOptions(signal=signal, timeout=place.timeouts)
         events = opened(place.connector, request, options)
-        source: Source
+        source: EventSource
         if isinstance(events, Stream):
             source = events.source
         else:

@@ -23,10 +23,10 @@ from msgspec.structs import astuple
 
 from ..dialects.provider_errors import as_provider_error, status_of
 from ..values.messages import Usage
-from .accounts import NANO, Spent
+from .accounts import NANO, SpentAmounts
 from .exchange import Exchange
 from .journal import Journal
-from .state import Database, Pace, StateError, open_database
+from .state import StateDatabase, StateError, WritePace, open_database
 
 _log = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class Ledger:
 
     def __init__(self, address: str, journal: Path | None = None) -> None:
         """`journal`: the folder of the journals of all gateways that share it."""
-        self.database: Database = open_database(address, _TABLES)
+        self.database: StateDatabase = open_database(address, _TABLES)
         self.where = self.database.where
         self._journal: Journal[LedgerEntry] | None = None
         if journal is not None:
@@ -163,7 +163,7 @@ class Ledger:
         self._waiting: list[LedgerEntry] = []
         self._attempted: list[asyncio.Future[None]] = []  # of those who wait for the next attempt to write
         self._writer: asyncio.Task[None] | None = None
-        self._pace = Pace()
+        self._pace = WritePace()
 
     def recover(self) -> int:
         """Adds the entries of gateways that were killed; returns how many. Those that are in the database stay as they
@@ -273,7 +273,7 @@ class Ledger:
         )
         return [_sum(columns, row) for row in rows if row[len(columns)]]
 
-    async def spent(self, key: str) -> Spent:
+    async def spent(self, key: str) -> SpentAmounts:
         """Returns what a key has spent today, this month and in total."""
         await self.flush()
         today = time.strftime("%Y-%m-%d", time.gmtime())
@@ -284,7 +284,7 @@ class Ledger:
             f"{today[:7]}-01",
             key,
         )
-        return Spent(*(int(value or 0) for value in rows[0]))
+        return SpentAmounts(*(int(value or 0) for value in rows[0]))
 
     async def close(self) -> None:
         """Writes pending entries, as far as possible."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from .state import STORE_TIMEOUT, Database, StateError, open_database, redis_failure, without_password
+from .state import STORE_TIMEOUT, StateDatabase, StateError, open_database, redis_failure, without_password
 
 RETENTION = 7 * 86_400  # seconds
 _SWEEP = 3600.0  # seconds between deletions of expired rows
@@ -55,7 +55,7 @@ class RecallStore(Protocol):
 class TableRecall:
     """Values in a table of SQLite or PostgreSQL, at most `limit` bytes of them."""
 
-    def __init__(self, database: Database, limit: int) -> None:
+    def __init__(self, database: StateDatabase, limit: int) -> None:
         self._database = database
         self._limit = limit
         self._written = 0  # since the table was cut

@@ -10,8 +10,8 @@ A session belongs to one key, to the conversation that the client names in a hea
 begins), and to the system text at its beginning: a sub-agent has another, and so a session of its own, which names the
 call that started it. Without a name, that is one with the sub-agent's first message as an argument.
 
-The gateway encodes each exchange as a `Record` and sends it to the recorder process, where a `SessionWriter` decodes,
-redacts and writes it. This module knows nothing of processes.
+The gateway encodes each exchange as a `RecordedExchange` and sends it to the recorder process, where a `SessionWriter`
+decodes, redacts and writes it. This module knows nothing of processes.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ Outcome: TypeAlias = tuple[int, str | None]  # the number of a record, and why i
 # --- one exchange, on its way to the recorder ------------------------------------------------------------------------
 
 
-class Record(Struct, frozen=True, array_like=True):
+class RecordedExchange(Struct, frozen=True, array_like=True):
     """What is recorded of one exchange. Its parts stay encoded: most of them were seen before and are never decoded."""
 
     number: int
@@ -120,7 +120,7 @@ def encode_record(number: int, exchange: "Exchange") -> bytes:
         return b"J" + jsontext.write(plain(fields))
 
 
-def decode_record(data: bytes | memoryview) -> Record:
+def decode_record(data: bytes | memoryview) -> RecordedExchange:
     return _JSON.decode(data[1:]) if data[:1] == b"J" else _MSGPACK.decode(data[1:])
 
 
@@ -131,8 +131,8 @@ def _custom(value: Any) -> Any:
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_custom)
-_MSGPACK = msgspec.msgpack.Decoder(Record)
-_JSON = msgspec.json.Decoder(Record)
+_MSGPACK = msgspec.msgpack.Decoder(RecordedExchange)
+_JSON = msgspec.json.Decoder(RecordedExchange)
 _MESSAGE = msgspec.msgpack.Decoder(Message)
 
 
@@ -270,7 +270,7 @@ def _substituted(value: Any, patterns: Sequence[re.Pattern[str]]) -> Any:
 class _Turn(NamedTuple):
     """A record, its session and its entry ids."""
 
-    record: Record
+    record: RecordedExchange
     session: str
     named: str | None  # the digest of the conversation's own name
     ids: list[str]  # of the entries, the answer's last
@@ -329,7 +329,7 @@ class SessionWriter:
         self._waiting: dict[str, _Waiting] = {}
         self._max_open = min(_OPEN, _file_limit() // 4)
 
-    def write(self, records: Sequence[Record]) -> list[Outcome]:
+    def write(self, records: Sequence[RecordedExchange]) -> list[Outcome]:
         """Writes records, and earlier ones whose session was busy. Returns the outcomes of those that are done."""
         outcomes: list[Outcome] = []
         turns: dict[str, list[_Turn]] = {}
@@ -392,7 +392,7 @@ class SessionWriter:
 
     # --- where it belongs --------------------------------------------------------------------------------------------
 
-    def _turn(self, record: Record) -> _Turn | None:
+    def _turn(self, record: RecordedExchange) -> _Turn | None:
         """Where a record belongs; None if its conversation is not in the sample."""
         cleaned: dict[int, AgentMessage] = {}
         echoes = []
@@ -416,11 +416,11 @@ class SessionWriter:
             self._note_calls(record, cleaned.get(last), {"session": id, "entry": ids[last]})
         return _Turn(record, id, named, ids, cleaned, caller)
 
-    def _caller(self, record: Record, cleaned: dict[int, AgentMessage]) -> dict[str, Any] | None:
+    def _caller(self, record: RecordedExchange, cleaned: dict[int, AgentMessage]) -> dict[str, Any] | None:
         task = next((message for message in cleaned.values() if isinstance(message, UserMessage)), None)
         return self._calls.get(_task_key(record, text_of(task.content))) if task is not None else None
 
-    def _note_calls(self, record: Record, answer: AgentMessage | None, about: dict[str, Any]) -> None:
+    def _note_calls(self, record: RecordedExchange, answer: AgentMessage | None, about: dict[str, Any]) -> None:
         """Remembers calls by their arguments: a sub-agent's conversation begins with one."""
         for call in answer.tool_calls if isinstance(answer, AssistantMessage) else ():
             for value in call.arguments.values():
@@ -435,7 +435,7 @@ class SessionWriter:
         # Not the encoded form: in it, what other versions wrote has another place.
         return message_of(self._redact(plain(message)))
 
-    def _session_of(self, record: Record, ids: Sequence[str]) -> tuple[str, str | None]:
+    def _session_of(self, record: RecordedExchange, ids: Sequence[str]) -> tuple[str, str | None]:
         """The session of a record, and the name of its conversation where the client gives one."""
         named = _digest(record.key, record.session) if record.session else None
         whose = named or record.key
@@ -452,7 +452,7 @@ class SessionWriter:
         _remember(self._sessions, answered, (*same[-_SAME:], session), _REMEMBERED)
         return session, named
 
-    def _system_of(self, record: Record) -> str:
+    def _system_of(self, record: RecordedExchange) -> str:
         key = hashlib.blake2b(record.system, digest_size=16).digest()
         text = self._systems.get(key)
         if text is None:
@@ -506,7 +506,7 @@ class SessionWriter:
             self._created.popitem(last=False)
         return True
 
-    def _noted(self, record: Record) -> dict[str, Any]:
+    def _noted(self, record: RecordedExchange) -> dict[str, Any]:
         """What is noted of an exchange, as it may be written: names and paths in it are the client's."""
         named = {name: record.about[name] for name in ("asked", "losses", "cacheBreak") if name in record.about}
         return {**record.about, **self._redact(named)}
@@ -589,7 +589,7 @@ class SessionWriter:
         return replace(made, extra={**made.extra, "interlingua": self._redact(extra)})
 
     @staticmethod
-    def _description_key(record: Record) -> bytes:
+    def _description_key(record: RecordedExchange) -> bytes:
         hashed = hashlib.blake2b(digest_size=16)
         for part in (record.system, record.tools, record.model, record.options):
             hashed.update(len(memoryview(part)).to_bytes(8))
@@ -627,7 +627,7 @@ class SessionWriter:
                 place.session.close(sync=sync)
 
 
-def _task_key(record: Record, text: str) -> str:
+def _task_key(record: RecordedExchange, text: str) -> str:
     return _digest(record.key, text.strip())
 
 
@@ -648,7 +648,7 @@ def _remember(place: OrderedDict[K, V], key: K, value: V, limit: int) -> None:
         place.popitem(last=False)
 
 
-def _reason(record: Record, error: Exception) -> str:
+def _reason(record: RecordedExchange, error: Exception) -> str:
     """Returns why a record is not written; unexpected errors are logged with their traceback."""
     if not isinstance(error, InterlinguaError | OSError):
         _log.error("%s is not recorded", record.id, exc_info=error)

@@ -9,7 +9,7 @@ from ..dialects.wire import TextAnswer
 from ..values.errors import BadRequest
 from ..values.messages import AssistantMessage, Message
 from ..values.request import Request
-from .exchange import Deferred, Exchange
+from .exchange import DeferredAnswer, Exchange
 from .recall import Recall, StoredResponse, TextResponse, is_pending, is_unique, size_of
 from .state import StateError, unavailable
 
@@ -42,7 +42,7 @@ class References:
         if conversation is not None:
             self.recall.extend(key, conversation, exchange.id, (*exchange.extra["given"], answer))
 
-    def remember_text(self, exchange: Exchange, found: TextAnswer, answer: Deferred, size: int) -> None:
+    def remember_text(self, exchange: Exchange, found: TextAnswer, answer: DeferredAnswer, size: int) -> None:
         """The same for an answer of plain text, which is decoded when it is needed."""
         request, key, wire = exchange.request, exchange.key.name, exchange.wire
         if request is None or wire.http.stored_route is None:

@@ -13,7 +13,7 @@ from ..values.messages import AssistantMessage, text_of
 from ..values.request import Request
 from .recording import chain, echo_digest
 from .server import Gateway
-from .settings import Alias, Listen, Rule, Settings, Target
+from .settings import Alias, Listen, RoutingRule, Settings, Target
 
 
 class Replay:
@@ -79,7 +79,7 @@ def replay_gateway(answers: Replay, *, host: str = "127.0.0.1", port: int = 0) -
     connectors = ConnectorRegistry([DebugConnector(answers, provider="replay", label="Recordings")])
     settings = Settings(
         aliases=(Alias(name="recording", targets=(Target(model="replay/script"),), retries=0),),
-        rules=(Rule(model="*", to="recording"),),
+        rules=(RoutingRule(model="*", to="recording"),),
         open_models=False,
         listen=Listen(host=host, port=port),
     )

@@ -173,7 +173,7 @@ class SocketChannel:
             self._http.transport.abort()
 
 
-class Reply:
+class ClientReply:
     """The response to the client. `begun` once a byte of it, not only a keep-alive, was sent."""
 
     def __init__(

@@ -26,7 +26,7 @@ from ..connect.models import Catalogue, own_notes, warm
 from ..connect.names import known_name
 from ..connect.registry import models_of
 from ..connect.retry import Breaker, Retry
-from ..connect.retry import Target as BreakerTarget
+from ..connect.retry import CallTarget as BreakerTarget
 from ..connect.stream import Alarms, Timeouts, parameters_of, quirks_of, unique_id
 from ..conversion.adapting.adapter import RepeatedAdapter
 from ..dialects import WIRES
@@ -46,7 +46,7 @@ from ..values.messages import (
 from ..values.regular import read_regular
 from ..values.request import CallOptions, Context, ModelDescriptor, Request
 from .exchange import ClientKey
-from .settings import Alias, ProviderSettings, Rule, Settings, Target
+from .settings import Alias, ProviderSettings, RoutingRule, Settings, Target
 
 _LONGEST_WAIT = 10.0  # seconds that a client waits for another try at the same place
 _REMEMBERED = 1000  # names without an alias whose places are kept
@@ -415,7 +415,9 @@ def conversation_of(request: Request, key: ClientKey) -> bytes:
     return digest.digest()
 
 
-def _matches(rule: Rule, asked: str, key: ClientKey, request: Request, headers: Mapping[str, str], size: int) -> bool:
+def _matches(
+    rule: RoutingRule, asked: str, key: ClientKey, request: Request, headers: Mapping[str, str], size: int
+) -> bool:
     if rule.model is not None and not fnmatch.fnmatchcase(asked, rule.model):
         return False
     if rule.key is not None and not fnmatch.fnmatchcase(key.name, rule.key):

@@ -58,8 +58,8 @@ from .replying import (
     LEFT,
     LOSSES,
     Channel,
+    ClientReply,
     HttpChannel,
-    Reply,
     SocketChannel,
     as_typed_error,
     error_answer,
@@ -68,7 +68,7 @@ from .replying import (
 from .routing import Router
 from .settings import Settings
 from .settlement import Settlement
-from .sockets import HEARTBEAT, Lane, SocketLanes, SocketMessage
+from .sockets import HEARTBEAT, SocketLane, SocketLanes, SocketMessage
 
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -297,7 +297,7 @@ class Gateway:
         failure = as_typed_error(exchange, error, secret_of(http))
         await self._refuse(exchange, failure)
         status, body, headers = error_answer(exchange, failure)
-        await channel.send(status, {**Reply(channel, exchange).headers(), **headers}, body)
+        await channel.send(status, {**ClientReply(channel, exchange).headers(), **headers}, body)
 
     async def _served(
         self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange, channel: HttpChannel
@@ -329,7 +329,7 @@ class Gateway:
             await run.deliver(self._shown(channel, exchange), start)
             return channel.response
         value = await self._endpoints.answer(http, asked, exchange, self._router, self.settings.limits)
-        headers = Reply(channel, exchange).headers()
+        headers = ClientReply(channel, exchange).headers()
         if asked.kind == "stored" and (stored := self.recall.stored(exchange.key.name, asked.id)) and stored.losses:
             headers[LOSSES] = stored.losses
         if isinstance(value, bytes):
@@ -362,7 +362,7 @@ class Gateway:
         if is_background(incoming):
             await self._in_background(http, incoming, exchange, channel)
             return
-        reply = Reply(
+        reply = ClientReply(
             channel,
             exchange,
             keep_alive=self.settings.keep_alive,
@@ -385,7 +385,7 @@ class Gateway:
         exchange.is_stream = True  # a long response outlasts the timeouts of an unstreamed one
 
         async def generate(run: BackgroundRun, admitted: asyncio.Future[None]) -> None:
-            reply = Reply(run, exchange, before_end=self._settlement.before_end)
+            reply = ClientReply(run, exchange, before_end=self._settlement.before_end)
             await self._answer(http, incoming, exchange, reply, admitted)
 
         run, pending = await self._background.start(exchange, generate, shown.is_stream)
@@ -395,17 +395,17 @@ class Gateway:
         else:
             await reply.whole(pending.bytes())
 
-    def _shown(self, channel: Channel, exchange: Exchange) -> Reply:
+    def _shown(self, channel: Channel, exchange: Exchange) -> ClientReply:
         """The reply to a client that looks at the exchange of another request."""
         limits = self.settings.limits
-        return Reply(channel, exchange, keep_alive=self.settings.keep_alive, send_timeout=limits.send_timeout)
+        return ClientReply(channel, exchange, keep_alive=self.settings.keep_alive, send_timeout=limits.send_timeout)
 
     async def _answer(
         self,
         http: ClientRequest,
         incoming: Incoming,
         exchange: Exchange,
-        reply: Reply,
+        reply: ClientReply,
         admitted: asyncio.Future[None] | None = None,
     ) -> None:
         """Handles one exchange, from the checks to the settlement."""
@@ -464,9 +464,9 @@ class Gateway:
         except web.HTTPException as error:
             raise BadRequest(f"no WebSocket handshake: {error.text}; send version 13 and a key", status=400) from None
 
-        async def respond(given: SocketMessage | InterlinguaError, lane: Lane) -> bool:
+        async def respond(given: SocketMessage | InterlinguaError, lane: SocketLane) -> bool:
             one = replace(exchange, id=_new_id(), started=time.time(), extra={"lane": lane})
-            reply = Reply(SocketChannel(http, socket, lane.name), one, before_end=self._settlement.before_end)
+            reply = ClientReply(SocketChannel(http, socket, lane.name), one, before_end=self._settlement.before_end)
             try:
                 await self._message(http, given, asked, one, reply)
             except ConnectionError:
@@ -492,7 +492,7 @@ class Gateway:
         given: SocketMessage | InterlinguaError,
         asked: GatewayOperation,
         exchange: Exchange,
-        reply: Reply,
+        reply: ClientReply,
     ) -> None:
         """One message of a WebSocket, or why it cannot be read. Its key may have been revoked since the last one."""
         exchange.key = await identify(http, asked.wire, self.gate, self.settings.listen)
@@ -510,7 +510,7 @@ class Gateway:
         else:
             await self._answer(http, incoming, exchange, reply)
 
-    async def _prepare(self, http: ClientRequest, incoming: Incoming, exchange: Exchange, reply: Reply) -> None:
+    async def _prepare(self, http: ClientRequest, incoming: Incoming, exchange: Exchange, reply: ClientReply) -> None:
         """Answers a request that is not to be generated, without a provider: a model to be loaded, or a response that
         the next request continues by its id.
         """

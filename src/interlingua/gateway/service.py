@@ -33,7 +33,7 @@ from .recall_store import RecallStore, open_recall
 from .recorder import Recorder, recorder_of
 from .server import Gateway
 from .settings_file import ServeSettings, load_settings, resolved_address
-from .state import StateError, StateStore, Stored, log_failure, open_state
+from .state import StateError, StateStore, VersionedValue, log_failure, open_state
 
 DRAIN = 30.0  # seconds that open exchanges have after SIGTERM
 _WATCH = 1.0  # seconds between two looks at the settings file, and two files of a worker's metrics
@@ -238,7 +238,7 @@ class Service:
         if time.monotonic() - at > _PROBE:
             try:
                 found = (await self._store.swap({_READY: READ}))[_READY]
-                await self._store.swap({_READY: Stored(found.version, b"-")})  # a full store can still be read
+                await self._store.swap({_READY: VersionedValue(found.version, b"-")})  # a full store can still be read
                 problem = None
             except StateError as error:
                 log_failure("the limits of keys cannot be written", error)

@@ -64,7 +64,7 @@ class Alias(_Setting, frozen=True, kw_only=True):
             raise FormatError(f"the alias {self.name!r} has no targets; name at least one model", "targets")
 
 
-class Rule(_Setting, frozen=True, kw_only=True):
+class RoutingRule(_Setting, frozen=True, kw_only=True):
     """Routes a request to another alias (or `provider/model`) if all conditions hold. The first match applies.
     Patterns are shell patterns (`*`).
     """
@@ -121,7 +121,7 @@ class Settings(_Setting, frozen=True, kw_only=True):
     """All settings. `discover`: without aliases, every model with a key, and always the `debug/…` models."""
 
     aliases: tuple[Alias, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RoutingRule, ...] = ()
     providers: tuple[ProviderSettings, ...] = ()
     open_models: bool = True  # `provider/model` is accepted without an alias
     listen: Listen = Listen()

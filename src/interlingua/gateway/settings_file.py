@@ -39,7 +39,7 @@ from msgspec import Meta, Struct
 from ..connect.stream import Timeouts
 from ..connect.tables import Mistake, convert, read_tables, refuse_unknown, table
 from ..values.errors import FormatError
-from .settings import Alias, ClientLimits, Listen, ProviderSettings, Rule, Settings, Target
+from .settings import Alias, ClientLimits, Listen, ProviderSettings, RoutingRule, Settings, Target
 
 # Keys are given as references only: in a header, they would stand in the file.
 KEY_HEADERS = frozenset({"authorization", "x-api-key", "x-goog-api-key", "api-key", "proxy-authorization", "cookie"})
@@ -128,7 +128,7 @@ def _read(given: dict[str, Any]) -> ServeSettings:
         _alias(name, value) for name, value in table(given.get("aliases", {}), "$.aliases").items()
     )
     rules = convert(given.get("rules", []), list[Any], "$.rules")
-    gateway["rules"] = tuple(convert(rule, Rule, f"$.rules[{at}]") for at, rule in enumerate(rules))
+    gateway["rules"] = tuple(convert(rule, RoutingRule, f"$.rules[{at}]") for at, rule in enumerate(rules))
     _check_patterns(parts["recording"])
     if not (parts["log"].metrics_token or "env:").startswith("env:"):
         raise Mistake("tokens are not written into the file; refer to one: `env:NAME`", "$.log.metrics_token")

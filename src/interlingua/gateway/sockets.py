@@ -26,7 +26,7 @@ _OWN_FIELDS = ("type", "generate", "stream_id")  # of a message `response.create
 GOING_AWAY = WSCloseCode.GOING_AWAY
 
 # Answers a message of a lane, or tells the error of reading it. False if the client is gone.
-Respond: TypeAlias = "Callable[[SocketMessage | InterlinguaError, Lane], Awaitable[bool]]"
+Respond: TypeAlias = "Callable[[SocketMessage | InterlinguaError, SocketLane], Awaitable[bool]]"
 
 
 class SocketMessage(dict[str, Any]):
@@ -53,10 +53,10 @@ async def _read(data: Any) -> SocketMessage:
     return message
 
 
-class Lane:
+class SocketLane:
     """The requests of one `stream_id`. `latest`: its latest response, by its id; `lanes`: all of the socket."""
 
-    def __init__(self, name: str | None, lanes: "dict[str | None, Lane]") -> None:
+    def __init__(self, name: str | None, lanes: "dict[str | None, SocketLane]") -> None:
         self.name = name
         self.lanes = lanes
         self.latest: dict[str, StoredResponse] = {}
@@ -80,7 +80,7 @@ class SocketLanes:
     def __init__(self, socket: web.WebSocketResponse, respond: Respond) -> None:
         self._socket = socket
         self._respond = respond
-        self._lanes: dict[str | None, Lane] = {}
+        self._lanes: dict[str | None, SocketLane] = {}
         self._turns = asyncio.Semaphore(_ACTIVE)
         self._unanswered = 0
         self._reading: asyncio.Task[None] | None = None
@@ -122,7 +122,7 @@ class SocketLanes:
                 given = error
             lane = self._lanes.get(name)
             if lane is None:
-                lane = self._lanes[name] = Lane(name, self._lanes)
+                lane = self._lanes[name] = SocketLane(name, self._lanes)
                 lane.task = asyncio.ensure_future(self._answer(lane))
             # Waits while the lane is full: the socket is not read, and TCP makes the client wait.
             await lane.waiting.put(given)
@@ -143,7 +143,7 @@ class SocketLanes:
             )
         return name
 
-    async def _answer(self, lane: Lane) -> None:
+    async def _answer(self, lane: SocketLane) -> None:
         while True:
             given = await lane.waiting.get()
             try:

@@ -55,14 +55,14 @@ def log_failure(message: str, error: Exception) -> None:
         _log.error("%s: %s", message, error)
 
 
-class Stored(NamedTuple):
+class VersionedValue(NamedTuple):
     """A value and its version; a missing one has version 0."""
 
     version: int
     value: bytes
 
 
-MISSING = Stored(0, b"")
+MISSING = VersionedValue(0, b"")
 
 
 class StateStore(Protocol):
@@ -70,7 +70,7 @@ class StateStore(Protocol):
 
     where: str
 
-    async def swap(self, changes: Mapping[str, Stored]) -> dict[str, Stored]:
+    async def swap(self, changes: Mapping[str, VersionedValue]) -> dict[str, VersionedValue]:
         """Replaces each value that still has the given version; returns the others in their current state.
 
         Raises `StateError` if the store does not reply; it is then unknown which values were replaced.
@@ -79,7 +79,7 @@ class StateStore(Protocol):
     async def close(self) -> None: ...
 
 
-class Pace:
+class WritePace:
     """Batches writes: the first is immediate, the next `seconds` later, or when hurried."""
 
     def __init__(self, seconds: float = 0.03) -> None:
@@ -119,14 +119,14 @@ class MemoryState:
     where = "memory"
 
     def __init__(self) -> None:
-        self._values: dict[str, Stored] = {}
+        self._values: dict[str, VersionedValue] = {}
 
-    async def swap(self, changes: Mapping[str, Stored]) -> dict[str, Stored]:
+    async def swap(self, changes: Mapping[str, VersionedValue]) -> dict[str, VersionedValue]:
         others = {}
         for name, (version, value) in changes.items():
             now = self._values.get(name, MISSING)
             if now.version == version:
-                self._values[name] = Stored(version + 1, value)
+                self._values[name] = VersionedValue(version + 1, value)
             else:
                 others[name] = now
         return others
@@ -135,7 +135,7 @@ class MemoryState:
         pass
 
 
-class Database(Protocol):
+class StateDatabase(Protocol):
     """Tables, for more than single values. Placeholders are `?`."""
 
     where: str
@@ -305,7 +305,7 @@ class SqliteState:
             self._file = SqliteFile(path, (_STATE_TABLE,))
         self.where = self._file.where
 
-    async def swap(self, changes: Mapping[str, Stored]) -> dict[str, Stored]:
+    async def swap(self, changes: Mapping[str, VersionedValue]) -> dict[str, VersionedValue]:
         return await self._file.write(lambda connection: _swap(connection, changes))
 
     async def close(self) -> None:
@@ -313,7 +313,7 @@ class SqliteState:
             await self._file.close()
 
 
-def _swap(connection: sqlite3.Connection, changes: Mapping[str, Stored]) -> dict[str, Stored]:
+def _swap(connection: sqlite3.Connection, changes: Mapping[str, VersionedValue]) -> dict[str, VersionedValue]:
     others = {}
     for name, (version, value) in changes.items():
         if version:
@@ -323,7 +323,7 @@ def _swap(connection: sqlite3.Connection, changes: Mapping[str, Stored]) -> dict
             done = connection.execute("INSERT OR IGNORE INTO gateway_state VALUES (?, 1, ?)", (name, value))
         if not done.rowcount:
             found = connection.execute("SELECT version, value FROM gateway_state WHERE name = ?", (name,)).fetchone()
-            others[name] = Stored(*found) if found else MISSING
+            others[name] = VersionedValue(*found) if found else MISSING
     return others
 
 
@@ -371,7 +371,7 @@ class RedisState:
         self._prefix = prefix
         self._script = self._redis.register_script(_SWAP)
 
-    async def swap(self, changes: Mapping[str, Stored]) -> dict[str, Stored]:
+    async def swap(self, changes: Mapping[str, VersionedValue]) -> dict[str, VersionedValue]:
         from redis.exceptions import NoScriptError, RedisError
 
         try:
@@ -387,7 +387,7 @@ class RedisState:
         except (RedisError, OSError, TimeoutError) as error:
             raise redis_failure(self.where, error) from None
         return {
-            name: Stored(int(version), bytes(value))
+            name: VersionedValue(int(version), bytes(value))
             for name, (version, value) in zip(changes, replies, strict=True)
             if int(version) >= 0
         }
@@ -475,8 +475,8 @@ class PostgresState:
         self._database = Postgres(address, (_POSTGRES_STATE,))
         self.where = self._database.where
 
-    async def swap(self, changes: Mapping[str, Stored]) -> dict[str, Stored]:
-        async def work(cursor: "psycopg.AsyncCursor[Any]") -> dict[str, Stored]:
+    async def swap(self, changes: Mapping[str, VersionedValue]) -> dict[str, VersionedValue]:
+        async def work(cursor: "psycopg.AsyncCursor[Any]") -> dict[str, VersionedValue]:
             others = {}
             for name in sorted(changes):  # in one order: two gateways must not wait for each other
                 version, value = changes[name]
@@ -491,7 +491,7 @@ class PostgresState:
                 if not cursor.rowcount:
                     await cursor.execute("SELECT version, value FROM gateway_state WHERE name = %s", (name,))
                     found = await cursor.fetchone()
-                    others[name] = Stored(found[0], bytes(found[1])) if found else MISSING
+                    others[name] = VersionedValue(found[0], bytes(found[1])) if found else MISSING
             return others
 
         return await self._database.transaction(work)
@@ -503,7 +503,7 @@ class PostgresState:
 # --- which -----------------------------------------------------------------------------------------------------------
 
 
-def open_state(address: str, beside: Database | None = None) -> StateStore:
+def open_state(address: str, beside: StateDatabase | None = None) -> StateStore:
     """Opens the store at `sqlite:FILE`, `redis://…`, `rediss://…`, `postgresql://…` or `memory:`. `beside`: an open
     database, which is used if it is the same file; its opener closes it.
     """
@@ -529,7 +529,7 @@ def without_password(address: str) -> str:
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}" if separator else scheme
 
 
-def open_database(address: str, tables: tuple[str, ...]) -> Database:
+def open_database(address: str, tables: tuple[str, ...]) -> StateDatabase:
     """Opens the database at `sqlite:FILE` or `postgresql://…`, with these tables."""
     scheme, _, rest = address.partition(":")
     if scheme == "sqlite":

@@ -21,7 +21,7 @@ from ..values.canonical import plain
 from ..values.errors import ToolAuthorizationError, ToolInputError
 from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage
 from ..values.request import ModelDescriptor
-from .runs import Run, Status
+from .runs import AgentRun, Status
 
 # What one agent may read of another's session: bounded and filtered. Pure.
 #
@@ -191,7 +191,7 @@ MakeTools: TypeAlias = Callable[[ToolContext], "Iterable[Tool] | Awaitable[Itera
 Row: TypeAlias = dict[str, Any]
 _Rows: TypeAlias = list[Row]  # inside the class, `list` is a method
 _Messages: TypeAlias = list[AgentMessage]
-_RunsOf: TypeAlias = list[Run]
+_RunsOf: TypeAlias = list[AgentRun]
 
 CHILD = "sub-"  # id prefix of spawned sessions; their first line is the proof
 _COUNTED = 8 << 20  # maximum bytes of a session whose tokens are summed
@@ -219,7 +219,7 @@ class AgentSetup(Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
 
-class Lane:
+class SessionLane:
     """One session of this host: its active run and its queue."""
 
     def __init__(self, key: str) -> None:
@@ -256,9 +256,9 @@ class Directory:
         self.agents = dict(agents)
         self.reachable = frozenset(reachable)
         self.visibility = visibility
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, AgentRun] = {}
         self._store = store
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, SessionLane] = {}
         self._origins: dict[str, tuple[str | None, int]] = {}
 
     def _setup(self, agent: str) -> AgentSetup:
@@ -359,12 +359,12 @@ class Directory:
         agent, id = parts(key)
         return Session.open(id, agent=agent, store=self._store, read_only=True, create=False)
 
-    def _lane(self, key: str) -> Lane:
+    def _lane(self, key: str) -> SessionLane:
         lane = self._lanes.get(key)
         if lane is None:
             for old in [old for old, one in self._lanes.items() if not one.busy and not one.attached][:-256]:
                 del self._lanes[old]
-            lane = self._lanes[key] = Lane(key)
+            lane = self._lanes[key] = SessionLane(key)
         return lane
 
     def list(
@@ -422,7 +422,7 @@ class Directory:
             row["messages"] = excerpt(messages[-message_limit:]).messages
         return row
 
-    def _latest(self, key: str) -> Run | None:
+    def _latest(self, key: str) -> AgentRun | None:
         return next((run for run in reversed(self.runs.values()) if run.key == key), None)
 
     def _tail(self, key: str, last: int) -> _Messages:
@@ -435,7 +435,7 @@ class Directory:
         except SessionError:
             return []
 
-    def _status(self, key: str, run: Run | None, tail: Sequence[AgentMessage]) -> Status:
+    def _status(self, key: str, run: AgentRun | None, tail: Sequence[AgentMessage]) -> Status:
         lane = self._lanes.get(key)
         if lane is not None and lane.agent is not None and lane.agent.running:
             return "running"
@@ -526,7 +526,7 @@ class Directory:
             return {}
         return {"totalTokens": tokens} | ({"cost": round(cost, 6)} if known else {})
 
-    def _active(self, *, parent: str | None = None, key: str | None = None) -> Iterator[Run]:
+    def _active(self, *, parent: str | None = None, key: str | None = None) -> Iterator[AgentRun]:
         for run in [*self.runs.values()]:
             if run.active and (parent is None or run.parent == parent) and (key is None or run.key == key):
                 yield run

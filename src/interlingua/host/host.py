@@ -36,8 +36,8 @@ from .directory import (
     Caller,
     Directory,
     Forbidden,
-    Lane,
     MakeTools,
+    SessionLane,
     Visibility,
     milliseconds,
     name_of,
@@ -49,7 +49,7 @@ from .replies import replies
 from .runs import (
     SPAWN,
     TIMEOUT,
-    Run,
+    AgentRun,
     Spawning,
     Task,
     between,
@@ -177,7 +177,7 @@ class AgentHost(Directory):
 
     async def _turn(
         self,
-        lane: Lane,
+        lane: SessionLane,
         prompt: Prompt | None,
         signal: Abort | None,
         listener: Callable[[AgentEvent], object] | None,
@@ -257,7 +257,7 @@ class AgentHost(Directory):
 
         return detach
 
-    def _subscribe(self, lane: Lane, agent: Agent) -> Callable[[], None]:
+    def _subscribe(self, lane: SessionLane, agent: Agent) -> Callable[[], None]:
         """Follows an agent: its abort stops its sub-agents, and its events go to the host's listeners."""
         unsubscribe: list[Callable[[], None]] = []
 
@@ -292,7 +292,7 @@ class AgentHost(Directory):
 
     async def spawn(
         self, task: Task | str, *, by: Caller | None = None, signal: Abort | None = None, **how: Any
-    ) -> Run:
+    ) -> AgentRun:
         """Starts a sub-agent and returns while it runs. The caller's session is notified when it is done.
 
         `how` are fields of `Task`, for a task that is given as text. Raises `Forbidden` if a limit is reached,
@@ -314,7 +314,7 @@ class AgentHost(Directory):
             run.work.add_done_callback(lambda _: forget())
         return run
 
-    def _admitted(self, task: Task, by: Caller | None) -> Run:
+    def _admitted(self, task: Task, by: Caller | None) -> AgentRun:
         self._refuse_if_closed()
         if not task.text.strip():
             raise ToolInputError("task must not be blank")
@@ -337,9 +337,9 @@ class AgentHost(Directory):
         sandboxed = by is not None and by.sandboxed
         if task.sandbox == "require" and not (sandboxed or setup.context.sandboxed) and self._sandbox is None:
             raise Forbidden("no sandbox available; leave out sandbox")
-        return Run(task, f"agent:{agent}:{CHILD}{uuid.uuid4()}", parent, depth)
+        return AgentRun(task, f"agent:{agent}:{CHILD}{uuid.uuid4()}", parent, depth)
 
-    async def _prepared(self, run: Run, by: Caller | None) -> list[AgentMessage]:
+    async def _prepared(self, run: AgentRun, by: Caller | None) -> list[AgentMessage]:
         """Writes the first lines of a child's session; returns its first messages."""
         task, (agent, id) = run.task, parts(run.key)
         fields: dict[str, Any] = {"depth": run.depth, "runId": run.id, **self._inherited(run)}
@@ -363,7 +363,7 @@ class AgentHost(Directory):
         text = task.text if not paths else f"{task.text}\n\nAttached files: {', '.join(paths)}"
         return [between(text, run.parent, SPAWN, run.id)]
 
-    def _inherited(self, run: Run) -> dict[str, Any]:
+    def _inherited(self, run: AgentRun) -> dict[str, Any]:
         """Returns the default directory of a child: that of its parent, if the parent is a child too."""
         if run.parent is None or parts(run.parent)[0] != parts(run.key)[0]:
             return {}
@@ -385,7 +385,7 @@ class AgentHost(Directory):
                 return messages[:at] if message.tool_calls else messages
         return messages
 
-    async def _work(self, run: Run, prompt: list[AgentMessage]) -> None:
+    async def _work(self, run: AgentRun, prompt: list[AgentMessage]) -> None:
         """Executes a run from its place in the queue to its report."""
         timer: asyncio.TimerHandle | None = None
         try:
@@ -432,7 +432,7 @@ class AgentHost(Directory):
             else:
                 waiting.cancel()
 
-    async def _settled(self, run: Run) -> None:
+    async def _settled(self, run: AgentRun) -> None:
         """Waits until the sub-agent's own sub-agents are done and it has read their reports. They end with it."""
         lane = self._lane(run.key)
         while True:
@@ -446,7 +446,7 @@ class AgentHost(Directory):
             else:
                 return
 
-    def _report(self, run: Run) -> None:
+    def _report(self, run: AgentRun) -> None:
         """Reports the outcome of a run to the session that started it, unless that session killed it."""
         if run.parent is None or run.status == "killed" or self._closed:
             return
@@ -484,7 +484,7 @@ class AgentHost(Directory):
         for run in ended[: max(len(ended) - _REMEMBERED, 0)]:
             del self.runs[run.id]
 
-    def steer(self, run: Run, text: str, *, by: Caller | None = None) -> None:
+    def steer(self, run: AgentRun, text: str, *, by: Caller | None = None) -> None:
         """Queues input for a running sub-agent's next turn."""
         lane = self._lanes.get(run.key)
         if lane is None or lane.agent is None or not lane.agent.running:

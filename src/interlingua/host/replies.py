@@ -69,7 +69,7 @@ _TAIL = _LONGEST_PLACE + 64  # no directive is longer
 _THINKING = "think|thinking|thought|reasoning|antthinking"
 
 
-class Marks(NamedTuple):
+class DirectivePatterns(NamedTuple):
     """Patterns of directives, and of what may become one with more text; fewer apply in code."""
 
     directive: re.Pattern[str]
@@ -93,7 +93,7 @@ _PARTIAL_CLOSING = re.compile(r"<[^<>\n]{0,40}\Z")
 
 
 @functools.cache
-def marks(tokens: tuple[str, ...], directives: bool) -> Marks:
+def marks(tokens: tuple[str, ...], directives: bool) -> DirectivePatterns:
     """Compiles the patterns. Their lookbehinds see the last character that was already processed."""
     quotes = rf"[{_QUOTES}]{{0,3}}"
     token = rf"{quotes}(?<!\w)(?P<token>{'|'.join(map(re.escape, tokens))})(?!\w){quotes}"
@@ -103,7 +103,7 @@ def marks(tokens: tuple[str, ...], directives: bool) -> Marks:
     reasoning_begun = rf"(?<!`)<[^<>\n]{{0,{_LONGEST_WORD + 20}}}"
     in_code = [*([token] if tokens else []), _FENCE]
     pending_in_code = [*([begun] if tokens else []), fence_begun]
-    return Marks(
+    return DirectivePatterns(
         re.compile("|".join([*in_code, *([_TAG, _MEDIA] if directives else []), _REASONING])),
         re.compile("|".join(in_code)),
         _at_end(*pending_in_code, *([tag_begun, media_begun] if directives else []), reasoning_begun),
@@ -368,7 +368,7 @@ def replies(
     return _finished(drafts.kept, answers[-1] if answers else None, options)
 
 
-class Answer(Struct, frozen=True):
+class ReplyContent(Struct, frozen=True):
     """A response as a reply, and whether it requests silence."""
 
     payload: ReplyPayload
@@ -388,7 +388,7 @@ class _Drafts:
         """Suppresses later replies with this text."""
         self._seen.add(_compared(text))
 
-    def take(self, answer: Answer) -> None:
+    def take(self, answer: ReplyContent) -> None:
         self.silent = self.silent or answer.silent
         self.add(answer.payload, "silent" if answer.silent else "empty")
 
@@ -429,14 +429,14 @@ def _error_of(answer: AssistantMessage) -> str | None:
     return (answer.error_message or "").strip() or "The model failed without an error message."
 
 
-def _answer(message: AssistantMessage, options: ReplyOptions) -> Answer:
+def _answer(message: AssistantMessage, options: ReplyOptions) -> ReplyContent:
     cleaner = _cleaner(options)
     text = cleaner.feed(from_answer(text_of(message.content)))
     text += cleaner.end(complete=_is_complete(message))
     return answer_of(text, cleaner, options.current, _media_in(message.content))
 
 
-def answer_of(text: str, cleaner: Cleaner, current: str | None, media: Iterable[str] = ()) -> Answer:
+def answer_of(text: str, cleaner: Cleaner, current: str | None, media: Iterable[str] = ()) -> ReplyContent:
     """Returns the reply for a cleaned text, with the effects of its directives."""
     places = tuple(dict.fromkeys((*cleaner.media, *media)))
     payload = _marked(
@@ -450,7 +450,7 @@ def answer_of(text: str, cleaner: Cleaner, current: str | None, media: Iterable[
         replyToCurrent=cleaner.reply_to_current,
         audioAsVoice=cleaner.voice,
     )
-    return Answer(payload, cleaner.silent and not text)
+    return ReplyContent(payload, cleaner.silent and not text)
 
 
 def _is_complete(message: AssistantMessage) -> bool:

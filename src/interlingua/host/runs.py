@@ -51,7 +51,7 @@ class Task(Struct, frozen=True, kw_only=True):
     mount: str | None = None
 
 
-class Run:
+class AgentRun:
     """A sub-agent's run: its task, its state and its result."""
 
     def __init__(self, task: Task, key: str, parent: str | None, depth: int) -> None:
@@ -85,7 +85,7 @@ class Run:
         self.signal.abort(reason)
 
 
-def conclude(run: Run, result: Result) -> None:
+def conclude(run: AgentRun, result: Result) -> None:
     run.text, run.spent = result.text.strip(), result.spent
     run.status = "done" if result.reason == "done" else ended_by(run.signal) or "failed"
     if run.status != "done":
@@ -120,7 +120,7 @@ def between(message: str, source: str | None, tool: str, run_id: str) -> UserMes
     )
 
 
-def report(run: Run) -> str:
+def report(run: AgentRun) -> str:
     """Returns the message to a session about a sub-agent that has ended."""
     name = f"{run.task.label!r} " if run.task.label else ""
     took = (run.ended or 0) - (run.started or run.created)

@@ -38,7 +38,7 @@ class Logger(Protocol):
     def error(self, message: str, /) -> object: ...
 
 
-class Log:
+class PluginLog:
     """The host's logger with the plugin's name before each line. Supports both `warn` and `warning`."""
 
     def __init__(self, logger: Logger | Mapping[str, Any], prefix: str = "") -> None:
@@ -62,8 +62,8 @@ class Log:
     def error(self, message: object) -> None:
         self._logger.error(self._line(message))
 
-    def of(self, plugin: str) -> "Log":
-        return Log(self._logger, f"{plugin}: ")
+    def of(self, plugin: str) -> "PluginLog":
+        return PluginLog(self._logger, f"{plugin}: ")
 
     def _line(self, message: object) -> str:
         return f"{self._prefix}{message}"
@@ -126,7 +126,7 @@ class PluginApi:
         description: str | None = None,
         config: Mapping[str, Any] | None = None,
         plugin_config: dict[str, Any] | None = None,
-        logger: Log,
+        logger: PluginLog,
     ) -> None:
         self.id = id
         self.name = name

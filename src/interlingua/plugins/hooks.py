@@ -17,7 +17,7 @@ from ..values.events import AgentEvent, AgentStart, MessageEnd
 from ..values.interop import snake_case, with_arguments
 from ..values.messages import AssistantMessage, UserMessage
 from .loading import LoadedPlugin, awaited_in_time
-from .running import Failed, Work
+from .running import Failed, PluginWork
 
 TIMEOUT = 30.0  # timeout of one listener in seconds
 
@@ -65,7 +65,7 @@ class _Listener(NamedTuple):
     async def __call__(self, event: Mapping[str, Any]) -> Any:
         """Calls the listener. A plain function runs in a thread, so that it may block."""
         try:
-            given = await awaited_in_time(Work("hook", lambda: self.call(event, {"hook": self.name})), TIMEOUT)
+            given = await awaited_in_time(PluginWork("hook", lambda: self.call(event, {"hook": self.name})), TIMEOUT)
             return await awaited_in_time(given, TIMEOUT, "hook") if hasattr(given, "__await__") else given
         except Failed as failed:
             raise HookFailed(f"the hook {self.name} of the plugin {self.plugin} failed: {failed}") from failed

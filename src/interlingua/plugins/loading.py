@@ -21,13 +21,13 @@ from ..tools.tool import Tool
 from ..values.errors import FormatError, nearest
 from ..values.interop import describe, drop, must_propagate, several, struct_of, with_arguments
 from ..values.places import PLUGIN_GROUP
-from .api import Log, Logger, PluginApi, PluginDefinition, PluginFactory, Registration
+from .api import Logger, PluginApi, PluginDefinition, PluginFactory, PluginLog, Registration
 from .manifest import Manifest, check_id, find_entry, folders, manifest_path, read_manifest
 from .running import (
     Additions,
     Failed,
+    PluginWork,
     Stage,
-    Work,
     contained,
     definition_of,
     forget,
@@ -89,7 +89,7 @@ class LoadedPlugin:
             return
         self.loaded = False
         try:
-            ended = _in_time(Work("unload", self._end), self._timeout)
+            ended = _in_time(PluginWork("unload", self._end), self._timeout)
             if isinstance(ended, Awaitable):
                 drop(ended)
                 self._report("its unregister is asynchronous, and was not waited for")
@@ -168,9 +168,9 @@ def load_plugins(
     raise AssertionError
 
 
-def _in_time(waiting: Work | Awaitable[Any], timeout: float) -> Any:
+def _in_time(waiting: PluginWork | Awaitable[Any], timeout: float) -> Any:
     """Returns the result of the work, in callers that cannot await."""
-    if not isinstance(waiting, Work):
+    if not isinstance(waiting, PluginWork):
         drop(waiting)
         raise Failed("register", "its register function is asynchronous; use aload_plugins")
     future = waiting.start()
@@ -202,9 +202,9 @@ async def aload_plugins(
     return loader.plugins
 
 
-async def awaited_in_time(waiting: Work | Awaitable[Any], timeout: float, stage: Stage = "register") -> Any:
+async def awaited_in_time(waiting: PluginWork | Awaitable[Any], timeout: float, stage: Stage = "register") -> Any:
     """Returns the result of work in a thread, or of an awaitable of this `stage`."""
-    work = waiting if isinstance(waiting, Work) else Work(stage, lambda: None)
+    work = waiting if isinstance(waiting, PluginWork) else PluginWork(stage, lambda: None)
     running = asyncio.wrap_future(work.start()) if waiting is work else asyncio.ensure_future(_outcome(waiting, stage))
     try:
         done, _ = await asyncio.wait({running}, timeout=timeout)
@@ -281,7 +281,7 @@ class _Loader:
         self._paths = _paths(options.search_paths)
         self._enabled = options.enabled_plugins
         self._disabled = options.disabled_plugins or ()
-        self._log = Log(options.logger if options.logger is not None else logging.getLogger(__name__))
+        self._log = PluginLog(options.logger if options.logger is not None else logging.getLogger(__name__))
         self._config = config or {}
         self._tools = tools
         self._connectors = connectors
@@ -307,7 +307,7 @@ class _Loader:
                 message = f"configuration of unknown plugin {name!r}; did you mean {near[0]!r}?"
                 self._report(name, None, "config", message)
 
-    def _wait(self, waiting: Work | Awaitable[Any]) -> Awaitable[Any]:
+    def _wait(self, waiting: PluginWork | Awaitable[Any]) -> Awaitable[Any]:
         return self._wait_for(waiting, self._timeout)
 
     # --- finding ---
@@ -371,13 +371,15 @@ class _Loader:
         manifest = found.manifest
         settings = settings_of(manifest.id, manifest.config_schema, self._config)
         try:
-            definition, module = await self._wait(Work("import", lambda: _defined(found)))
+            definition, module = await self._wait(PluginWork("import", lambda: _defined(found)))
             if manifest.config_schema is None and definition.config_schema is not None:
                 settings = settings_of(manifest.id, definition.config_schema, self._config)
             api = self._api(found, definition, settings)
             await registered(definition, api, self._wait)
             unregister = definition.unregister or (lambda: None)
-            end = await self._wait(Work("register", lambda: with_arguments(unregister, ("api",), what="unregister")))
+            end = await self._wait(
+                PluginWork("register", lambda: with_arguments(unregister, ("api",), what="unregister"))
+            )
         except BaseException:
             found.forget()
             raise

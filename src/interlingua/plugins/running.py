@@ -35,7 +35,7 @@ from .api import PluginApi, PluginDefinition, PluginFactory, PluginTool
 Stage: TypeAlias = Literal["discover", "manifest", "config", "entry", "import", "register", "add", "hook", "unload"]
 
 
-class Work(NamedTuple):
+class PluginWork(NamedTuple):
     """Plugin code to run, and its stage."""
 
     stage: Stage
@@ -162,14 +162,14 @@ def _registering(value: Any) -> Callable[[PluginApi], None]:
 
 
 async def registered(
-    definition: PluginDefinition, api: PluginApi, wait: Callable[[Work | Awaitable[Any]], Awaitable[Any]]
+    definition: PluginDefinition, api: PluginApi, wait: Callable[[PluginWork | Awaitable[Any]], Awaitable[Any]]
 ) -> None:
     register = definition.register or definition.activate
     if register is None:
         raise Failed("entry", "the definition has neither register nor activate")
     try:
         # Inspecting the parameters of an object may also run its code.
-        answer = await wait(Work("register", lambda: with_arguments(register, ("api",), what="register")(api)))
+        answer = await wait(PluginWork("register", lambda: with_arguments(register, ("api",), what="register")(api)))
         if isinstance(answer, Awaitable):
             await wait(answer)
     finally:

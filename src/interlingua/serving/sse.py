@@ -1,9 +1,8 @@
 """Server-sent events for viewers: numbered, replayed after a reconnect, and never silently stale.
 
-A `Channel` stores the latest events, encoded once for all viewers. A viewer is a position in it: a slow one costs the
-others nothing, and must reload once what it missed is no longer stored. Ids are `EPOCH.NUMBER`; the epoch identifies
-the server process, so that a number from before a restart is not mistaken for a current one.
-"""
+An `EventChannel` stores the latest events, encoded once for all viewers. A viewer is a position in it: a slow one costs
+the others nothing, and must reload once what it missed is no longer stored. Ids are `EPOCH.NUMBER`; the epoch
+identifies the server process, so that a number from before a restart is not mistaken for a current one."""
 
 import asyncio
 import contextlib
@@ -29,7 +28,7 @@ def frame(event: str, data: bytes, id: str | None = None) -> bytes:
     return f"{head}event:{event}\ndata:".encode() + data + b"\n\n"
 
 
-class Channel:
+class EventChannel:
     """A stream of events that viewers follow. Used from one event loop."""
 
     def __init__(self, epoch: str, *, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> None:
@@ -92,7 +91,7 @@ class Channel:
 
 async def serve_events(
     request: web.Request,
-    channel: Channel,
+    channel: EventChannel,
     snapshot: Callable[[], Awaitable[tuple[int, bytes]]],
     *,
     heartbeat: float = HEARTBEAT,
@@ -142,7 +141,7 @@ class _Viewer:
             await self._response.write(data)
 
 
-async def _follow(viewer: _Viewer, channel: Channel, at: int, heartbeat: float) -> None:
+async def _follow(viewer: _Viewer, channel: EventChannel, at: int, heartbeat: float) -> None:
     while True:
         await channel.wait(at, heartbeat)
         frames = channel.after(at)

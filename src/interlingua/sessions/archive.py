@@ -43,7 +43,7 @@ from .files import ENDING
 from .programs import PROGRAMS, Program
 from .session import Session, store_at
 from .store import Store
-from .text_index import Found, Results
+from .text_index import Results, TextHit
 from .texts import Query
 from .watching import RESCAN, FolderWatch, PathWatch, walk
 
@@ -55,7 +55,7 @@ class ArchiveError(InterlinguaError):
     """A source that cannot be added or found."""
 
 
-class Source(NamedTuple):
+class ArchiveSource(NamedTuple):
     """An added source: a program, a folder or a file."""
 
     name: str
@@ -63,7 +63,7 @@ class Source(NamedTuple):
     dialect: str | None = None
 
 
-class Candidate(NamedTuple):
+class FoundFile(NamedTuple):
     """A file of a source. `searched` files were found in a folder and need not be conversations."""
 
     stamp: Stamp
@@ -71,7 +71,7 @@ class Candidate(NamedTuple):
     searched: bool
 
 
-class Progress(NamedTuple):
+class ArchiveProgress(NamedTuple):
     """Bytes and files read, of those that are new or changed."""
 
     done: int
@@ -80,7 +80,7 @@ class Progress(NamedTuple):
     of: int
 
 
-class Problem(NamedTuple):
+class ArchiveProblem(NamedTuple):
     """A file, or part of one, that could not be read."""
 
     path: str
@@ -100,13 +100,13 @@ class Report(NamedTuple):
     size: int = 0
     seconds: float = 0.0
     complete: bool = True
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ArchiveProblem, ...] = ()
 
 
 class SourceState(NamedTuple):
     """A source with its state in the index."""
 
-    source: Source
+    source: ArchiveSource
     files: int
     conversations: int
     is_there: bool
@@ -141,7 +141,7 @@ class Archive:
 
     # --- sources -----------------------------------------------------------------------------------------------------
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[ArchiveSource]:
         """The added sources, in order."""
         try:
             names = msgspec.json.decode(read_regular(self._place, _LISTED), type=_Listed).sources
@@ -151,11 +151,13 @@ class Archive:
             raise ArchiveError(f"{self._place}: not a list of sources ({error}); correct or delete it") from None
         return [self._source(name) for name in names]
 
-    def _source(self, name: str) -> Source:
+    def _source(self, name: str) -> ArchiveSource:
         program = PROGRAMS.get(name)
-        return Source(name, Path(name)) if program is None else Source(name, program.root(self._env), name)
+        return (
+            ArchiveSource(name, Path(name)) if program is None else ArchiveSource(name, program.root(self._env), name)
+        )
 
-    def add(self, given: Iterable[str]) -> list[Source]:
+    def add(self, given: Iterable[str]) -> list[ArchiveSource]:
         """Adds programs, folders and files; all of them, or none if one cannot be added."""
         known = self.sources()
         found = [self._checked(name) for name in given]
@@ -164,7 +166,7 @@ class Archive:
             self._save([*known, *fresh])
         return found
 
-    def _checked(self, name: str) -> Source:
+    def _checked(self, name: str) -> ArchiveSource:
         program = PROGRAMS.get(name)
         if program is not None:
             source = self._source(name)
@@ -180,7 +182,7 @@ class Archive:
             raise ArchiveError(f"{name} is {kind}; give a regular file or a folder")
         if path == self.home or path.is_relative_to(self.home):
             raise ArchiveError(f"{name}: sessions of this home are always in the archive; add another folder")
-        return Source(str(path), path)
+        return ArchiveSource(str(path), path)
 
     def remove(self, given: Iterable[str]) -> None:
         """Removes sources; the next update removes their files from the index, unless another source has them."""
@@ -195,7 +197,7 @@ class Archive:
             gone.add(found)
         self._save([source for source in known if source.name not in gone])
 
-    def _save(self, sources: Iterable[Source]) -> None:
+    def _save(self, sources: Iterable[ArchiveSource]) -> None:
         data = msgspec.json.format(msgspec.json.encode(_Listed(tuple(source.name for source in sources))))
         private_folder(self._place.parent)
         with atomic(self._place, private=True) as stream:
@@ -206,13 +208,13 @@ class Archive:
     def update(
         self,
         *,
-        progress: Callable[[Progress], object] = lambda progress: None,
+        progress: Callable[[ArchiveProgress], object] = lambda progress: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Report:
         """Updates the index for all sources and the sessions of this home; `stop` may interrupt it."""
         began = time.monotonic()
         self.index.follow(stop=stop)
-        problems: list[Problem] = []
+        problems: list[ArchiveProblem] = []
         wanted, missing = self._scan(problems)
         known = self.index.files()
         gone = {path: file for path, file in known.items() if path not in wanted and not _is_below(path, missing)}
@@ -238,9 +240,9 @@ class Archive:
             problems=tuple(problems),
         )
 
-    def _scan(self, problems: list[Problem]) -> tuple[dict[str, Candidate], list[Path]]:
+    def _scan(self, problems: list[ArchiveProblem]) -> tuple[dict[str, FoundFile], list[Path]]:
         """Returns the files of all sources, and the roots and folders that are missing or cannot be read."""
-        found: dict[str, Candidate] = {}
+        found: dict[str, FoundFile] = {}
         missing: list[Path] = []
         seen: set[tuple[int, int]] = set()
         for source in self.sources():
@@ -251,21 +253,21 @@ class Archive:
                         continue  # in two sources, or the same file under another name
                     seen.add(identity)
                     searched = source.dialect is None and path != source.root
-                    found[str(path)] = Candidate(Stamp.of(path, state), source.dialect, searched)
+                    found[str(path)] = FoundFile(Stamp.of(path, state), source.dialect, searched)
             except OSError as error:
                 missing.append(source.root)
-                problems.append(Problem(str(source.root), f"{error.strerror}; what was indexed of it is kept"))
+                problems.append(ArchiveProblem(str(source.root), f"{error.strerror}; what was indexed of it is kept"))
         return found, missing
 
     def _files(
-        self, source: Source, problems: list[Problem], missing: list[Path]
+        self, source: ArchiveSource, problems: list[ArchiveProblem], missing: list[Path]
     ) -> Iterator[tuple[Path, os.stat_result]]:
         def failed(path: Path, error: OSError) -> None:
             if isinstance(error, FileNotFoundError):  # removed meanwhile, or a link to nothing
-                problems.append(Problem(str(path), f"{error.strerror}"))
+                problems.append(ArchiveProblem(str(path), f"{error.strerror}"))
                 return
             missing.append(path)
-            problems.append(Problem(str(path), f"{error.strerror}; what was indexed of it is kept", kind=FAILED))
+            problems.append(ArchiveProblem(str(path), f"{error.strerror}; what was indexed of it is kept", kind=FAILED))
 
         state = source.root.stat()
         if not source.root.is_dir():
@@ -279,7 +281,7 @@ class Archive:
         yield from sorted(found.items())
 
     def _move(
-        self, gone: Mapping[str, KnownFile], known: Mapping[str, KnownFile], wanted: Mapping[str, Candidate]
+        self, gone: Mapping[str, KnownFile], known: Mapping[str, KnownFile], wanted: Mapping[str, FoundFile]
     ) -> set[int]:
         """Renames files that have the inode, size and time of a missing one."""
         stamps = {file.stamp: file for file in gone.values() if file.stamp is not None}
@@ -293,16 +295,16 @@ class Archive:
 
     def _read(
         self,
-        changed: Mapping[str, Candidate],
+        changed: Mapping[str, FoundFile],
         known: Mapping[str, KnownFile],
-        progress: Callable[[Progress], object],
+        progress: Callable[[ArchiveProgress], object],
         stop: Callable[[], bool],
     ) -> int:
         """Reads files and writes them in transactions of several; returns how many were read to the end."""
         total = sum(one.stamp.size for one in changed.values())
         waiting: list[FileParts] = []
         done = files = size = 0
-        progress(Progress(0, total, 0, len(changed)))
+        progress(ArchiveProgress(0, total, 0, len(changed)))
         # The latest last: search results with the highest rows come first.
         for path, one in sorted(changed.items(), key=lambda item: item[1].stamp.modified):
             for parts in read_file(Path(path), one.dialect, one.stamp, searched=one.searched, known=known.get(path)):
@@ -316,7 +318,7 @@ class Archive:
             if stop():
                 break
             done, files = done + one.stamp.size, files + 1
-            progress(Progress(done, total, files, len(changed)))
+            progress(ArchiveProgress(done, total, files, len(changed)))
         self.index.write(waiting)
         return files
 
@@ -335,7 +337,7 @@ class Archive:
                 files.append(source.root)
         return SourceWatch([*watches, PathWatch(files)] if files else watches)
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[ArchiveProblem]:
         """The files that could not be read, with the reason."""
         return _problems(self.index.files())
 
@@ -367,7 +369,7 @@ class Archive:
         """Returns the texts that match a query, the latest first."""
         return self.index.search(query)
 
-    def about(self, hit: Found) -> Archived | None:
+    def about(self, hit: TextHit) -> Archived | None:
         """Returns the conversation of a hit."""
         found = self.index.conversations(Query(stores=(hit.store,), agent=hit.agent, limit=1), id=hit.id)
         return found[0] if found and found[0].id == hit.id else None
@@ -445,9 +447,9 @@ def _has(program: Program, root: Path, path: Path) -> bool:
     return program.has(path, root)
 
 
-def _problems(files: Mapping[str, KnownFile]) -> list[Problem]:
+def _problems(files: Mapping[str, KnownFile]) -> list[ArchiveProblem]:
     return [
-        Problem(path, problem.message, problem.line, problem.kind)
+        ArchiveProblem(path, problem.message, problem.line, problem.kind)
         for path, file in sorted(files.items())
         for problem in file.problems
         if problem.kind != SKIPPED
@@ -467,5 +469,5 @@ def _is_below(path: str, roots: Iterable[Path]) -> bool:
     return any(path == str(root) or path.startswith(f"{root}{os.sep}") for root in roots)
 
 
-def _is_current(file: KnownFile | None, one: Candidate) -> bool:
+def _is_current(file: KnownFile | None, one: FoundFile) -> bool:
     return file is not None and file.stamp == one.stamp and file.reader == READER

@@ -22,14 +22,14 @@ from ..values.text import spaced
 from .cards import GROUPS, Price, Total, Used, add_usage, totals
 from .store import Store
 from .text_index import TextIndex, part_of
-from .texts import Query, Text
+from .texts import Query, SearchText
 
 ARCHIVE = "archive"
 OURS = "interlingua"  # the program name of this home's own sessions
 NOTE, FAILED, SKIPPED = "note", "failed", "skipped"
 READER = 3  # version of the reader: incremented when reading changes
 BLOCK_CHARS = 64 << 10  # characters per compressed block: a hit reads one block
-_TEXTS = msgspec.msgpack.Decoder(list[tuple[Text, str]])
+_TEXTS = msgspec.msgpack.Decoder(list[tuple[SearchText, str]])
 
 
 class Stamp(NamedTuple):
@@ -60,7 +60,7 @@ class FileProblem(NamedTuple):
     kind: str = NOTE
 
 
-class Part(NamedTuple):
+class ConversationPart(NamedTuple):
     """A conversation that was read, or its next lines. `number` counts the conversations of a file."""
 
     number: int
@@ -71,7 +71,7 @@ class Part(NamedTuple):
     models: tuple[str, ...]
     started: int | None
     ended: int | None
-    texts: list[Text]
+    texts: list[SearchText]
     used: list[Used]
 
     @property
@@ -87,7 +87,7 @@ class FileParts(NamedTuple):
 
     path: str
     stamp: Stamp
-    parts: list[Part]
+    parts: list[ConversationPart]
     problems: list[FileProblem] = []
     first: bool = True
     last: bool = True
@@ -188,11 +188,11 @@ class ArchiveIndex(TextIndex):
             (READER, one.covered, one.sample, one.state, file),
         )
 
-    def _write_part(self, database: sqlite3.Connection, file: int, path: str, part: Part) -> int:
+    def _write_part(self, database: sqlite3.Connection, file: int, path: str, part: ConversationPart) -> int:
         session = self._session_of(database, file, path, part)
         first = self._next_row(database)
         known: dict[tuple[Any, ...], str] = {}
-        tagged: list[tuple[Text, str]] = []
+        tagged: list[tuple[SearchText, str]] = []
         for text in part.texts:
             attributes = (text.kind, text.role, text.tool, text.model, text.is_error)
             tags = known.get(attributes)
@@ -215,7 +215,7 @@ class ArchiveIndex(TextIndex):
         add_usage(database, session, part.used, self._price)
         return session
 
-    def _session_of(self, database: sqlite3.Connection, file: int, path: str, part: Part) -> int:
+    def _session_of(self, database: sqlite3.Connection, file: int, path: str, part: ConversationPart) -> int:
         """The row number of a conversation; the row is created with its first part and updated with the others."""
         row = database.execute(
             "SELECT n, models FROM sessions WHERE file = ? AND number = ?", (file, part.number)
@@ -268,7 +268,7 @@ class ArchiveIndex(TextIndex):
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def _kept_text(self, n: int) -> Text | None:
+    def _kept_text(self, n: int) -> SearchText | None:
         with self._reading_rows() as database:
             row = database.execute(
                 "SELECT n, count, data FROM kept WHERE n <= ? ORDER BY n DESC LIMIT 1", (n,)
@@ -278,7 +278,7 @@ class ArchiveIndex(TextIndex):
         texts = self._unpacked(row[2])
         return texts[n - int(row[0])][0]
 
-    def _unpacked(self, data: bytes) -> list[tuple[Text, str]]:
+    def _unpacked(self, data: bytes) -> list[tuple[SearchText, str]]:
         return _TEXTS.decode(self._unpacker.decompress(data))
 
     def conversations(self, query: Query, *, id: str | None = None) -> list[Archived]:
@@ -362,9 +362,9 @@ def _known(row: tuple[Any, ...]) -> KnownFile:
     return KnownFile(n, path, stamp, reader, covered, sample, state, found)
 
 
-def _blocks(tagged: list[tuple[Text, str]]) -> Iterator[list[tuple[Text, str]]]:
+def _blocks(tagged: list[tuple[SearchText, str]]) -> Iterator[list[tuple[SearchText, str]]]:
     """The texts in blocks of about `BLOCK_CHARS` characters."""
-    block: list[tuple[Text, str]] = []
+    block: list[tuple[SearchText, str]] = []
     size = 0
     for one in tagged:
         block.append(one)

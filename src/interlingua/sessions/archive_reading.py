@@ -30,10 +30,10 @@ from ..values.messages import (
 from ..values.regular import stream_regular
 from ..values.request import Conversation, Entry, is_aside
 from ..values.text import as_utf8
-from .archive_index import FAILED, READER, SKIPPED, FileParts, FileProblem, KnownFile, Part, Stamp
+from .archive_index import FAILED, READER, SKIPPED, ConversationPart, FileParts, FileProblem, KnownFile, Stamp
 from .cards import Used, unattributed, used_by, used_in
 from .programs import HEAD, project_of
-from .texts import Text, message_texts
+from .texts import SearchText, message_texts
 
 MAX_BODY = 512 << 20  # maximum bytes of a file that must be read as a whole
 FLUSH_CHARS = 12 << 20  # characters per portion
@@ -51,7 +51,7 @@ def read_file(
     it was `known` is read from there on.
     """
     problems: list[FileProblem] = []
-    waiting: list[Part] = []
+    waiting: list[ConversationPart] = []
     size, first, count = 0, True, 0
     try:
         head = _head(path)
@@ -72,10 +72,12 @@ def read_file(
     yield FileParts(str(path), stamp, waiting, list(dict.fromkeys(problems)), first=first)
 
 
-def _parts(path: Path, dialect: str | None, project: str | None, problems: list[FileProblem]) -> Iterator[Part]:
+def _parts(
+    path: Path, dialect: str | None, project: str | None, problems: list[FileProblem]
+) -> Iterator[ConversationPart]:
     """The conversations of a file; of a large session, some entries at a time."""
     source = sources.Source(path)
-    notes: list[sources.Problem] = []
+    notes: list[sources.SourceProblem] = []
     session = open_large(source, dialect, notes, limit=MAX_BODY) if is_large(source) else None
     if session is not None:
         problems += (FileProblem(note.message, note.line) for note in notes)
@@ -86,7 +88,7 @@ def _parts(path: Path, dialect: str | None, project: str | None, problems: list[
         yield part_of(number, kind, conversation, project)
 
 
-def _large_parts(session: LargeSession, project: str | None) -> Iterator[Part]:
+def _large_parts(session: LargeSession, project: str | None) -> Iterator[ConversationPart]:
     about, entries = session.about, session.entries()
     rest = replace(about, usage=None)  # of the entries alone
     names: dict[str, str] = {}
@@ -120,7 +122,7 @@ def _failure(path: Path, problems: list[FileProblem], searched: bool) -> FilePro
 
 def conversations(path: Path, dialect: str | None, problems: list[FileProblem]) -> Iterator[tuple[str, Conversation]]:
     """Yields the conversations of a file with their dialects, numbered like those of an opened file on the canvas."""
-    notes: list[sources.Problem] = []
+    notes: list[sources.SourceProblem] = []
     for document in sources.documents(sources.Source(path), dialect, notes, limit=MAX_BODY):
         try:
             kind = dialect or document.dialect or _detected(document.data)
@@ -145,17 +147,17 @@ def part_of(
     conversation: Conversation,
     project: str | None,
     names: dict[str, str] | None = None,
-) -> Part:
+) -> ConversationPart:
     """Returns a conversation as a part; `names` are the tools of calls, by the call, and get more of them."""
     messages = [entry.message for entry in conversation.entries if not is_aside(entry)]
     times = [at for message in messages if isinstance(at := getattr(message, "timestamp", None), int)]
     models = dict.fromkeys(filter(None, map(model_of, messages)))
-    texts: list[Text] = []
+    texts: list[SearchText] = []
     system = text_of(conversation.system) if conversation.system else ""
     if system:
-        texts.append(Text("", None, "system", "system", system))
+        texts.append(SearchText("", None, "system", "system", system))
     if conversation.title:
-        texts.append(Text("", None, "title", "", conversation.title))
+        texts.append(SearchText("", None, "title", "", conversation.title))
     names = {} if names is None else names
     for entry in conversation.entries:
         message = entry.message
@@ -165,7 +167,7 @@ def part_of(
             message = replace(message, tool_name=names.get(message.tool_call_id))
         if not _is_bookkeeping(entry):
             texts += message_texts(entry.id or "", message)
-    return Part(
+    return ConversationPart(
         number=number,
         dialect=dialect,
         title=_short(conversation.title or _first_text(conversation)),
@@ -282,7 +284,7 @@ class _Lines:
                     return
                 start = self._at
 
-    def _block(self, stream: BinaryIO) -> tuple[Part, bool]:
+    def _block(self, stream: BinaryIO) -> tuple[ConversationPart, bool]:
         """Returns the content of the next lines, and whether they are the last."""
         found: list[tuple[str, AgentMessage]] = []
         self._reader.title = None
@@ -323,8 +325,8 @@ class _Lines:
     def _note(self, message: str, line: int) -> None:
         self._problems.append(FileProblem(message, line))
 
-    def _part(self, found: list[tuple[str, AgentMessage]]) -> Part:
-        texts: list[Text] = []
+    def _part(self, found: list[tuple[str, AgentMessage]]) -> ConversationPart:
+        texts: list[SearchText] = []
         used: dict[bytes, Used] = {}
         messages = 0
         for id, message in found:
@@ -335,13 +337,13 @@ class _Lines:
             messages += self._is_new(message)
         title = self._reader.title
         if title is not None:
-            texts.append(Text("", None, "title", "", title))
+            texts.append(SearchText("", None, "title", "", title))
         elif not self._state.get("titled"):
             title = next((text for _, message in found if (text := _user_text(message))), None)
         self._state["titled"] = bool(self._state.get("titled") or title)
         times = [at for _, message in found if isinstance(at := getattr(message, "timestamp", None), int)]
         models = dict.fromkeys(model for _, message in found if (model := model_of(message)))
-        return Part(
+        return ConversationPart(
             number=0,
             dialect=self._kind,
             title=_short(title or ""),

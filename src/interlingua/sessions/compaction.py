@@ -167,7 +167,7 @@ def is_due(tokens: int, window: int, reserve: int = RESERVE_TOKENS) -> bool:
 # --- where to cut ----------------------------------------------------------------------------------------------------
 
 
-class Cut(NamedTuple):
+class CompactionCut(NamedTuple):
     """Which entries to keep and to summarize. If the cut divides a turn, its first part is in `prefix`."""
 
     first_kept: str | None  # None: nothing is kept
@@ -178,7 +178,7 @@ class Cut(NamedTuple):
     tokens_before: int
 
 
-def cut(path: Sequence[Entry], keep_recent_tokens: int = KEEP_RECENT_TOKENS) -> Cut | None:
+def cut(path: Sequence[Entry], keep_recent_tokens: int = KEEP_RECENT_TOKENS) -> CompactionCut | None:
     """Cuts a path so that about `keep_recent_tokens` remain; None if there is nothing to summarize.
 
     Never cuts between a call and its result. Entries kept by an earlier compaction are summarized or kept again.
@@ -194,7 +194,7 @@ def cut(path: Sequence[Entry], keep_recent_tokens: int = KEEP_RECENT_TOKENS) -> 
     first = at
     while first - 1 > start and is_bookkeeping(path[first - 1].message) and not is_compaction(path[first - 1].message):
         first -= 1
-    return Cut(
+    return CompactionCut(
         first_kept=path[first].id or "",
         summarize=tuple(path[start : at if turn is None else turn]),
         prefix=() if turn is None else tuple(path[turn:at]),
@@ -202,7 +202,7 @@ def cut(path: Sequence[Entry], keep_recent_tokens: int = KEEP_RECENT_TOKENS) -> 
     )
 
 
-def cut_everything(path: Sequence[Entry]) -> Cut | None:
+def cut_everything(path: Sequence[Entry]) -> CompactionCut | None:
     """A cut that keeps nothing, for a turn that is too large and cannot be divided.
 
     None if that would lose something: a pending call, or an image or file that no response has seen yet.
@@ -212,7 +212,7 @@ def cut_everything(path: Sequence[Entry]) -> Cut | None:
     if not any(map(_is_message, path[start:])) or _has_pending_call(path) or any(map(_has_media, unanswered(path))):
         return None
     turn = _turn_start(path, start, len(path))
-    return Cut(
+    return CompactionCut(
         first_kept=None,
         summarize=tuple(path[start:turn]),
         prefix=() if turn is None else tuple(path[turn:]),
@@ -346,7 +346,7 @@ PREFIX_SECTIONS = """\
 What the later part of this turn, which is kept in full, needs to be understood."""
 
 
-def summary_request(cut: Cut, *, focus: str | None = None) -> str:
+def summary_request(cut: CompactionCut, *, focus: str | None = None) -> str:
     """The prompt that requests the summary."""
     return summary_request_of(flat(cut.summarize), cut.previous, focus=focus)
 
@@ -476,7 +476,7 @@ class Summary(NamedTuple):
     details: dict[str, Any]
 
 
-def finished(cut: Cut, summary: str, prefix: str | None = None) -> Summary:
+def finished(cut: CompactionCut, summary: str, prefix: str | None = None) -> Summary:
     """The summary to store: of the history and the divided turn, with the files that were read and modified."""
     read, modified = files((*cut.summarize, *cut.prefix), cut.details)
     parts = [summary.strip()] if summary.strip() else []

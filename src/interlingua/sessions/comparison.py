@@ -24,7 +24,7 @@ _TOKENS = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")  # spaces belong to the next wor
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 
-class Pair(NamedTuple):
+class MessagePair(NamedTuple):
     """Two aligned messages by index; None where a side has no counterpart."""
 
     kind: Kind
@@ -32,7 +32,7 @@ class Pair(NamedTuple):
     b: int | None
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """A piece of text that is on both sides, or on one."""
 
     text: str
@@ -64,50 +64,52 @@ def common_prefix(a: Sequence[Any], b: Sequence[Any]) -> int:
     return count
 
 
-def aligned(a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]]) -> Iterator[Pair]:
+def aligned(a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]]) -> Iterator[MessagePair]:
     """Aligns messages in order: equal ones first; between them, those of the same role."""
     keys = [[jsontext.compact(value) for value in side] for side in (a, b)]
     start = common_prefix(*keys)
-    yield from (Pair("equal", at, at) for at in range(start))
+    yield from (MessagePair("equal", at, at) for at in range(start))
     matcher = difflib.SequenceMatcher(None, keys[0][start:], keys[1][start:], autojunk=False)
     for kind, a1, a2, b1, b2 in matcher.get_opcodes():
         if kind == "equal":
-            yield from (Pair("equal", start + a1 + at, start + b1 + at) for at in range(a2 - a1))
+            yield from (MessagePair("equal", start + a1 + at, start + b1 + at) for at in range(a2 - a1))
         else:
             yield from _by_role(a, b, range(start + a1, start + a2), range(start + b1, start + b2))
 
 
-def _by_role(a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]], left: range, right: range) -> Iterator[Pair]:
+def _by_role(
+    a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]], left: range, right: range
+) -> Iterator[MessagePair]:
     """Aligns messages that differ by role; the others are removed or added."""
     roles = [[side[at].get("role") for at in where] for side, where in ((a, left), (b, right))]
     matcher = difflib.SequenceMatcher(None, roles[0], roles[1], autojunk=False)
     for kind, a1, a2, b1, b2 in matcher.get_opcodes():
         if kind == "equal":
-            yield from (Pair("changed", left[a1 + at], right[b1 + at]) for at in range(a2 - a1))
+            yield from (MessagePair("changed", left[a1 + at], right[b1 + at]) for at in range(a2 - a1))
         else:
-            yield from (Pair("removed", left[at], None) for at in range(a1, a2))
-            yield from (Pair("added", None, right[at]) for at in range(b1, b2))
+            yield from (MessagePair("removed", left[at], None) for at in range(a1, a2))
+            yield from (MessagePair("added", None, right[at]) for at in range(b1, b2))
 
 
-def spans(a: str, b: str) -> list[Span]:
+def spans(a: str, b: str) -> list[TextSpan]:
     """The diff of two texts, word by word; line by line if they are very long."""
     tokens = [_TOKENS.findall(text) for text in (a, b)]
     if max(map(len, tokens)) > MAX_TOKENS:
         tokens = [_LINES.findall(text) for text in (a, b)]
-    found: list[Span] = []
+    found: list[TextSpan] = []
     matcher = difflib.SequenceMatcher(None, tokens[0], tokens[1], autojunk=max(map(len, tokens)) > _AUTOJUNK_TOKENS)
     for kind, a1, a2, b1, b2 in matcher.get_opcodes():
         if kind == "equal":
-            found.append(Span("".join(tokens[0][a1:a2]), "both"))
+            found.append(TextSpan("".join(tokens[0][a1:a2]), "both"))
             continue
         if a1 < a2:
-            found.append(Span("".join(tokens[0][a1:a2]), "a"))
+            found.append(TextSpan("".join(tokens[0][a1:a2]), "a"))
         if b1 < b2:
-            found.append(Span("".join(tokens[1][b1:b2]), "b"))
+            found.append(TextSpan("".join(tokens[1][b1:b2]), "b"))
     return found
 
 
-def alike(pieces: Sequence[Span]) -> tuple[int, int]:
+def alike(pieces: Sequence[TextSpan]) -> tuple[int, int]:
     """The number of common tokens, and of tokens in the longer side."""
     counts = {"both": 0, "a": 0, "b": 0}
     for piece in pieces:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..values.errors import InterlinguaError
 from ..values.messages import AgentMessage, AssistantMessage, ToolCall, ToolResultMessage
-from .tree import ASSISTANT, ENTRY, JOURNAL, PLACES, RESULT, ROOT, USER, Place, decode_line, read_line
+from .tree import ASSISTANT, ENTRY, JOURNAL, PLACES, RESULT, ROOT, USER, LinePlace, decode_line, read_line
 
 START, END = "tool_start", "tool_end"
 STATUS_UNKNOWN = "unknown"  # in the details of a result with an unknown outcome
@@ -79,18 +79,18 @@ def _calls(number: int, message: AssistantMessage) -> Iterator[OpenCall]:
         before[call.id] += 1
 
 
-class Lines(Protocol):
+class ExecutionLines(Protocol):
     """The part of `Log` that `Executions` uses."""
 
     def __len__(self) -> int: ...
-    def place(self, number: int, /) -> Place: ...
+    def place(self, number: int, /) -> LinePlace: ...
     def line(self, number: int, /) -> bytes: ...
 
 
 class Executions:
     """The executions of the calls of one entry."""
 
-    def __init__(self, log: "Lines", entry: int) -> None:
+    def __init__(self, log: "ExecutionLines", entry: int) -> None:
         self._log = log
         self._entry = entry
         self._starts: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)

@@ -30,16 +30,16 @@ from .index import ORPHAN, Index, Record, StaleIndex, authenticate, authenticate
 from .store import (
     Deleted,
     Log,
-    Problem,
     SessionBusy,
     SessionDamaged,
     SessionError,
     SessionInfo,
+    SessionProblem,
     sync_folder,
     typed,
 )
 from .summary import foreign_summary, summary
-from .tree import BAD, BLANK, ENTRY, ROOT, Place, parse_place, place, position
+from .tree import BAD, BLANK, ENTRY, ROOT, LinePlace, parse_place, place, position
 
 if TYPE_CHECKING:
     from .blobs import FileBlobs
@@ -79,7 +79,7 @@ class FileLog:
             raise SessionError(f"{path}: the name of a lock or an index; a session has another ending")
         self.path = path
         self.where = str(path)
-        self.problems: list[Problem] = []
+        self.problems: list[SessionProblem] = []
         self.generation = 0
         self._index = Index()
         self._file = -1
@@ -104,7 +104,9 @@ class FileLog:
             self._file = open_regular(self.path)
         else:
             if self._lease.after is not None:
-                self.problems.append(Problem(None, f"the last writer exited without closing: {self._lease.after}"))
+                self.problems.append(
+                    SessionProblem(None, f"the last writer exited without closing: {self._lease.after}")
+                )
             try:
                 self._file = open_regular(self.path, os.O_RDWR | os.O_APPEND)
             except FileNotFoundError:
@@ -134,11 +136,11 @@ class FileLog:
     def size(self) -> int:
         return self._index.covered
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> LinePlace:
         record = self._index[number]
         if record.parent >= number:
             raise StaleIndex
-        return Place(record.kind, record.parent, bool(record.flags & ORPHAN))
+        return LinePlace(record.kind, record.parent, bool(record.flags & ORPHAN))
 
     def line(self, number: int) -> bytes:
         record = self._index[number]
@@ -389,7 +391,7 @@ class FileLog:
             return place
 
     def _report(self, message: str) -> None:
-        problem = Problem(self._index.lines + 1, message)
+        problem = SessionProblem(self._index.lines + 1, message)
         if problem not in self.problems:
             self.problems.append(problem)
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from .. import conversion
 from ..conversion import local_files, sources
-from ..conversion.sources import Problem
+from ..conversion.sources import SourceProblem
 from ..values import jsontext
 from ..values.canonical import dump
 from ..values.errors import FormatError, InterlinguaError, unknown
@@ -244,7 +244,7 @@ class Imported(NamedTuple):
     """The sessions; `problems` are the conversations that could not be read or saved."""
 
     sessions: list[ImportedSession]
-    problems: list[Problem]
+    problems: list[SourceProblem]
 
 
 def import_sessions(
@@ -263,7 +263,7 @@ def import_sessions(
     given = [inputs] if isinstance(inputs, str | Path) else [*inputs]
     if not given:
         raise SessionError("nothing to import; give files, folders or globs")
-    done, problems = list[ImportedSession](), list[Problem]()
+    done, problems = list[ImportedSession](), list[SourceProblem]()
     with _place(where) as place:
         for source in sources.expand(map(str, given)):
             for document in sources.documents(source, dialect, problems):
@@ -271,7 +271,7 @@ def import_sessions(
                     conversation = conversion.decode(document.data, dialect or document.dialect)
                     done.append(_import(place, document.name, conversation, id, again))
                 except InterlinguaError as error:
-                    problems.append(Problem(document.name, str(error)))
+                    problems.append(SourceProblem(document.name, str(error)))
     return Imported(done, problems)
 
 
@@ -400,14 +400,14 @@ def compact_session(
         return CompactedSession(session.id, cut.first_kept, cut.tokens_before, after)
 
 
-def _cut(session: Session, keep: int) -> compaction.Cut:
+def _cut(session: Session, keep: int) -> compaction.CompactionCut:
     cut = compaction.cut(session.context_entries(), keep)
     if cut is None:
         raise SessionError(f"{session.id}: nothing to summarize beyond the {keep:,} kept tokens")
     return cut
 
 
-def _prompt(cut: compaction.Cut, focus: str | None) -> str:
+def _prompt(cut: compaction.CompactionCut, focus: str | None) -> str:
     """One prompt for everything to summarize."""
     return compaction.summary_request(cut._replace(summarize=(*cut.summarize, *cut.prefix), prefix=()), focus=focus)
 
@@ -419,7 +419,7 @@ class DeletedSessions(NamedTuple):
     """The deleted sessions, and until when each can be restored (milliseconds; None if it is permanently removed)."""
 
     until: dict[str, int | None]
-    problems: list[Problem]
+    problems: list[SourceProblem]
 
 
 def delete_sessions(names: str | Iterable[str], *, purge: bool = False, **where: Unpack[Where]) -> DeletedSessions:
@@ -428,13 +428,13 @@ def delete_sessions(names: str | Iterable[str], *, purge: bool = False, **where:
     Their texts are removed from the search index immediately. `find_sessions` selects them by age.
     """
     ids = find_sessions(names, **where)
-    done, problems = dict[str, int | None](), list[Problem]()
+    done, problems = dict[str, int | None](), list[SourceProblem]()
     with _place(where) as place, place.index() as index:
         for id in ids:
             try:
                 gone = gc.delete(place.store, place.agent, id, index=index)
             except SessionError as error:
-                problems.append(Problem(id, str(error)))
+                problems.append(SourceProblem(id, str(error)))
                 continue
             done[id] = None if purge else gone.at + int(gc.UNDO * 1000)
         for one in place.store.trashed(place.agent) if purge else ():
@@ -473,7 +473,7 @@ class CollectedGarbage(NamedTuple):
 
     sessions: dict[str, Collected]
     blobs: Collected
-    problems: list[Problem]
+    problems: list[SourceProblem]
 
 
 def collect_garbage(
@@ -487,14 +487,14 @@ def collect_garbage(
     """Removes blobs that no session references; with `branches` also dead branches, of the named sessions or of all."""
     if names is not None and not branches:
         raise SessionError("sessions given, but no branches; add branches=True to remove their dead branches")
-    done, problems = dict[str, Collected](), list[Problem]()
+    done, problems = dict[str, Collected](), list[SourceProblem]()
     ids = find_sessions(names, **where) if branches else []
     with _place(where) as place:
         for id in ids:
             try:
                 done[id] = gc.collect_branches(place.store, place.agent, id, delete=not keep_backup)
             except SessionError as error:
-                problems.append(Problem(id, str(error)))
+                problems.append(SourceProblem(id, str(error)))
         blobs = gc.collect_blobs(place.store, place.agent, grace=grace)
     return CollectedGarbage(done, blobs, problems)
 

@@ -18,8 +18,8 @@ from .cards import Card, CardState
 from .session import Session
 from .sql import Database, SqlStore
 from .store import SessionInfo
-from .text_index import COUNTED, Found, Progress, Results, digest_of, part_of, text_at
-from .texts import Filters, Query, Term, Text, is_in, snippet, terms_of, texts_of
+from .text_index import COUNTED, IndexProgress, Results, TextHit, digest_of, part_of, text_at
+from .texts import Filters, Query, SearchText, Term, is_in, snippet, terms_of, texts_of
 
 BATCH_LINES = 400
 MAX_CHARS = 200_000  # a tsvector holds at most 1 MB; a longer text is several rows
@@ -55,9 +55,9 @@ class PostgresTextIndex:
     def follow(
         self,
         *,
-        progress: Callable[[Progress], object] = lambda progress: None,
+        progress: Callable[[IndexProgress], object] = lambda progress: None,
         stop: Callable[[], bool] = lambda: False,
-    ) -> Progress:
+    ) -> IndexProgress:
         """Updates the index for every session, the latest first; `stop` may interrupt it at any time."""
         sessions = [(agent, info) for agent in self._store.agents() for info in self._store.sessions(agent)]
         sessions.sort(key=lambda one: -one[1].modified)
@@ -65,13 +65,13 @@ class PostgresTextIndex:
         for n, agent, id in self._database.rows("SELECT n, agent, id FROM indexed_sessions"):
             if (agent, id) not in there:
                 self._database.rows("DELETE FROM indexed_sessions WHERE n = ?", n)
-        done = Progress(0, len(sessions))
+        done = IndexProgress(0, len(sessions))
         for number, (agent, info) in enumerate(sessions, 1):
             if stop():
                 break
             with contextlib.suppress(InterlinguaError):
                 self._follow_session(agent, info, stop)
-            done = Progress(number, len(sessions))
+            done = IndexProgress(number, len(sessions))
             progress(done)
         return done
 
@@ -220,7 +220,7 @@ class PostgresTextIndex:
             if cost is not None and (low is None or cost >= low) and (high is None or cost <= high)
         ]
 
-    def _shown(self, rows: list[tuple[Any, ...]], terms: list[Term], exact: bool) -> Iterator[Found]:
+    def _shown(self, rows: list[tuple[Any, ...]], terms: list[Term], exact: bool) -> Iterator[TextHit]:
         opened: dict[tuple[str, str], Session] = {}
         with contextlib.ExitStack() as stack:
             for agent, id, title, line, part in rows:
@@ -232,7 +232,7 @@ class PostgresTextIndex:
                 except InterlinguaError:
                     continue
                 if text is not None and is_in(text.text, terms, exact=exact):
-                    yield Found(self._name, agent, id, title, line, text, snippet(text.text, terms))
+                    yield TextHit(self._name, agent, id, title, line, text, snippet(text.text, terms))
 
 
 def _conditions(
@@ -270,7 +270,7 @@ def _conditions(
     return (f"WHERE {' AND '.join(parts)}" if parts else ""), values
 
 
-def _pieces(text: Text) -> Iterator[str]:
+def _pieces(text: SearchText) -> Iterator[str]:
     whole = _clean(_unaccented(spaced(text.text))) or ""
     for start in range(0, len(whole), MAX_CHARS):
         yield whole[start : start + MAX_CHARS]

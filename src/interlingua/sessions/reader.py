@@ -24,7 +24,7 @@ from . import blobs as media
 from . import compaction, tree
 from .executions import Execution, Executions, OpenCall, open_calls
 from .index import StaleIndex
-from .store import Log, Problem, SessionDamaged, SessionError, SessionNotFound, StaleHead, Store
+from .store import Log, SessionDamaged, SessionError, SessionNotFound, SessionProblem, StaleHead, Store
 from .tree import (
     ASSISTANT,
     BAD,
@@ -137,7 +137,7 @@ class SessionReader:
         self._lock = threading.RLock()
         self._at: int | None = None  # the head, if `branch` moved it and nothing was written since
         self._known = (ROOT, "")  # the number and id of the last appended entry
-        self._found: list[Problem] = []
+        self._found: list[SessionProblem] = []
         self._about: dict[str, Any] = {}
         self._marked = Marks()
         self._marked_until = (log.generation, 0)
@@ -440,10 +440,10 @@ class SessionReader:
 
     @property
     @checked
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[SessionProblem, ...]:
         """Problems of the stored lines, and what was repaired on opening."""
-        bad = (Problem(number + 1, f"skipped: {self._why_bad(number)}") for number in self._log.numbers(BAD))
-        lost = (Problem(number + 1, "references a missing entry") for number in self._log.orphans())
+        bad = (SessionProblem(number + 1, f"skipped: {self._why_bad(number)}") for number in self._log.numbers(BAD))
+        lost = (SessionProblem(number + 1, "references a missing entry") for number in self._log.orphans())
         return (*self._log.problems, *bad, *lost, *self._found)
 
     def _why_bad(self, number: int) -> str:
@@ -613,7 +613,7 @@ class SessionReader:
         try:
             return self._entry_at(number)
         except InterlinguaError as error:
-            self._report(Problem(number + 1, f"skipped: {error}"))
+            self._report(SessionProblem(number + 1, f"skipped: {error}"))
             return None
 
     def _entry_at(self, number: int, *, media_in_place: bool = True, as_revised: bool = True) -> Entry:
@@ -644,10 +644,10 @@ class SessionReader:
     def _with_media(self, number: int, message: AgentMessage) -> Any:
         message, missing = media.inline(message, self._blobs)
         for name in missing:
-            self._report(Problem(number + 1, f"blob {name} is missing: its block has only the URL"))
+            self._report(SessionProblem(number + 1, f"blob {name} is missing: its block has only the URL"))
         return message
 
-    def _report(self, problem: Problem) -> None:
+    def _report(self, problem: SessionProblem) -> None:
         if problem not in self._found:
             self._found.append(problem)
 

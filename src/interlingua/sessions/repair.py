@@ -48,8 +48,8 @@ from .tree import (
     REVISION,
     ROOT,
     SESSION,
-    Given,
-    Place,
+    LineKeys,
+    LinePlace,
     decode_line,
     encode_line,
     head_after,
@@ -116,7 +116,7 @@ class _Item(NamedTuple):
 
     number: int | None
     raw: bytes
-    line: Given
+    line: LineKeys
     message: AgentMessage | None  # None outside the tree
     changed: bool = False
     extra: Extra = {}
@@ -230,7 +230,7 @@ def _item(number: int, raw: bytes, findings: list[RepairFinding]) -> Iterator[_I
     )
     names = _part_names(line.id, len(messages))
     for at, message in enumerate(messages):
-        place = Given(line.role, names[at], names[at - 1] if at else line.parent_id)
+        place = LineKeys(line.role, names[at], names[at - 1] if at else line.parent_id)
         yield _Item(number, raw, place, message, changed=True)
 
 
@@ -439,7 +439,7 @@ class _Repair:
         if kind == JOURNAL and isinstance(here, str):
             head = self._follows.get(parent, head)
             here = self._name(head) if head != ROOT else here
-        line = Given(item.line.role, item.line.id, here, target)
+        line = LineKeys(item.line.role, item.line.id, here, target)
         self._write(item.raw if line == item.line else _replaced(item.raw, line), kind, head)
 
     def _move(self, to: int, raw: bytes | None = None) -> None:
@@ -604,7 +604,7 @@ class _Repair:
     # --- writing
 
     def _put(self, item: _Item | None, message: AgentMessage, parent: int, state: _State) -> int:
-        line = item.line if item is not None else Given("")
+        line = item.line if item is not None else LineKeys("")
         id = line.id if isinstance(line.id, str) else None
         if item is not None and id is not None and id in self._names:
             id = self._fresh_id(id)
@@ -625,7 +625,7 @@ class _Repair:
         self._states[number] = state
         return number
 
-    def _leads_to(self, line: Given, parent: int) -> bool:
+    def _leads_to(self, line: LineKeys, parent: int) -> bool:
         found = place(line, self._head, self._new_find)
         return found.parent == parent and not found.orphan
 
@@ -681,7 +681,7 @@ class _OldTree:
     def __init__(self, items: list[_Item]) -> None:
         self._items = items
         self.names: dict[str, list[int]] = {}
-        self.places: list[Place] = []
+        self.places: list[LinePlace] = []
         self.children: dict[int, list[int]] = {}
         self._lines: dict[int, int] = {}
         head = ROOT
@@ -700,7 +700,7 @@ class _OldTree:
     def __len__(self) -> int:
         return len(self.places)
 
-    def place(self, old: int) -> Place:
+    def place(self, old: int) -> LinePlace:
         return self.places[old]
 
     def line(self, old: int) -> bytes:
@@ -717,7 +717,7 @@ class _OldTree:
         return next((old for old in reversed(self.names.get(id, ())) if old < before), bare if bare < before else ROOT)
 
 
-def _replaced(raw: bytes, place: Given) -> bytes:
+def _replaced(raw: bytes, place: LineKeys) -> bytes:
     """A line outside the tree with another target or parent."""
     named = {"target": place.target, "parentId": place.parent_id}
     return jsontext.write({**jsontext.read(raw), **{k: v for k, v in named.items() if v is not UNSET}})

@@ -17,9 +17,9 @@ from ..values.errors import FormatError
 from ..values.places import private_folder
 from ..values.regular import private_database, reason
 from .lease import Lease
-from .store import Deleted, Log, Problem, SessionBusy, SessionError, SessionInfo, SessionNotFound, typed
+from .store import Deleted, Log, SessionBusy, SessionError, SessionInfo, SessionNotFound, SessionProblem, typed
 from .summary import summary
-from .tree import BAD, BLANK, ENTRY, ROOT, Place, head_after, parse_place, place, position
+from .tree import BAD, BLANK, ENTRY, ROOT, LinePlace, head_after, parse_place, place, position
 from .watching import PathWatch, ThreadWatch, Watch
 
 if TYPE_CHECKING:
@@ -72,14 +72,14 @@ class SqlLog:
         self, database: Database, agent: str, id: str, number: int, release: Callable[[], None] | None = None
     ) -> None:
         self.where = f"{database.where}: {agent}/{id}"
-        self.problems: list[Problem] = []
+        self.problems: list[SessionProblem] = []
         self.generation = 0
         self._database = database
         self._release = release
         self._number = number
         self._count = 0
         self._head = ROOT
-        self._blocks: dict[int, dict[int, tuple[Place, bytes]]] = {}
+        self._blocks: dict[int, dict[int, tuple[LinePlace, bytes]]] = {}
         self.refresh()
 
     def __len__(self) -> int:
@@ -99,19 +99,19 @@ class SqlLog:
         self._blocks.clear()
         self.refresh()
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> LinePlace:
         return self._fetched(number)[0]
 
     def line(self, number: int) -> bytes:
         return self._fetched(number)[1]
 
-    def _fetched(self, number: int) -> tuple[Place, bytes]:
+    def _fetched(self, number: int) -> tuple[LinePlace, bytes]:
         block = self._blocks.get(number // _BLOCK, {})
         if number not in block:
             first = number // _BLOCK * _BLOCK
             span = "SELECT n, kind, parent, orphan, line FROM lines WHERE session = ? AND n BETWEEN ? AND ?"
             block = {
-                n: (Place(kind, parent, bool(orphan)), bytes(line))
+                n: (LinePlace(kind, parent, bool(orphan)), bytes(line))
                 for n, kind, parent, orphan, line in self._rows(span, first, first + _BLOCK - 1)
             }
             self._blocks.pop(number // _BLOCK, None)
@@ -209,13 +209,13 @@ class SqlLog:
         return self._database.rows(statement, self._number, *values)
 
 
-def _placed(raw: bytes, head: int, find: Callable[[str], int | None]) -> tuple[Place, str | None]:
+def _placed(raw: bytes, head: int, find: Callable[[str], int | None]) -> tuple[LinePlace, str | None]:
     if not raw.strip():
-        return Place(BLANK, head), None
+        return LinePlace(BLANK, head), None
     try:
         line = parse_place(raw)
     except FormatError:
-        return Place(BAD, head), None
+        return LinePlace(BAD, head), None
     found = place(line, head, find)
     return found, line.id if found.kind >= ENTRY and isinstance(line.id, str) else None
 

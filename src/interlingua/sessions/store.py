@@ -15,7 +15,7 @@ from urllib.parse import quote
 from ..values.errors import InterlinguaError
 from ..values.messages import Value
 from ..values.regular import reason
-from .tree import Place
+from .tree import LinePlace
 
 if TYPE_CHECKING:
     from .watching import Watch
@@ -87,7 +87,7 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-class Problem(NamedTuple):
+class SessionProblem(NamedTuple):
     """A problem in a session, with the line number in the file (from one) where it concerns one line."""
 
     line: int | None
@@ -138,7 +138,7 @@ class Log(Protocol):
     """One session's lines."""
 
     where: str
-    problems: list[Problem]  # found and repaired on opening
+    problems: list[SessionProblem]  # found and repaired on opening
     generation: int  # incremented when the log is read again from the start; earlier line numbers are then invalid
 
     def __len__(self) -> int: ...
@@ -147,7 +147,7 @@ class Log(Protocol):
         """The number of the head entry after the last line; -1 before any."""
         ...
 
-    def place(self, number: int) -> Place: ...
+    def place(self, number: int) -> LinePlace: ...
     def line(self, number: int) -> bytes:
         """A line without its newline."""
         ...

@@ -30,7 +30,7 @@ from .cards import Card, CardState, Used, add_usage, used_by
 from .reader import Line
 from .session import Session
 from .store import SessionInfo, Store
-from .texts import KINDS, Filters, Query, Snippet, Term, Text, is_in, message_texts, snippet, terms_of, texts_of
+from .texts import KINDS, Filters, Query, SearchText, Snippet, Term, is_in, message_texts, snippet, terms_of, texts_of
 from .tree import ENTRY
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ PRAGMA user_version = {VERSION};
 """
 
 
-class Found(NamedTuple):
+class TextHit(NamedTuple):
     """A hit."""
 
     store: str
@@ -81,20 +81,20 @@ class Found(NamedTuple):
     id: str
     title: str | None
     line: int
-    text: Text
+    text: SearchText
     snippet: list[Snippet]
 
 
 class Results(NamedTuple):
     """Hits, the latest first. `total` and `sessions` are counted up to limits; `next` is the offset of more."""
 
-    hits: list[Found]
+    hits: list[TextHit]
     total: int
     sessions: int
     next: int | None
 
 
-class Progress(NamedTuple):
+class IndexProgress(NamedTuple):
     """Indexed sessions, and all sessions."""
 
     done: int
@@ -126,9 +126,9 @@ class TextIndex:
         self,
         *,
         agent: str | None = None,
-        progress: Callable[[Progress], object] = lambda progress: None,
+        progress: Callable[[IndexProgress], object] = lambda progress: None,
         stop: Callable[[], bool] = lambda: False,
-    ) -> Progress:
+    ) -> IndexProgress:
         """Updates the index for every session, the latest first; `stop` may interrupt it at any time.
 
         With `agent`, only the sessions of that agent are checked, the latest last: hits are in the order of rows.
@@ -140,7 +140,7 @@ class TextIndex:
             for info in store.sessions(whose)
         ]
         sessions.sort(key=lambda one: one[2].modified, reverse=agent is None)
-        done = Progress(0, len(sessions))
+        done = IndexProgress(0, len(sessions))
         self._forget_missing({(name, whose, info.id) for name, whose, info in sessions}, agent)
         with self._reading_rows() as database:
             rows = database.execute("SELECT store, agent, id, size, modified FROM sessions")
@@ -155,7 +155,7 @@ class TextIndex:
                     raise
                 except (InterlinguaError, OSError):
                     pass  # an error in one session must not prevent indexing the others
-            done = Progress(number, len(sessions))
+            done = IndexProgress(number, len(sessions))
             progress(done)
         self._shrink(stop)
         return done
@@ -183,7 +183,7 @@ class TextIndex:
 
     def _add_batch(self, name: str, number: int, session: Session, start: int) -> int:
         """Indexes a batch of lines in one transaction; returns the next line number."""
-        rows: list[tuple[int, Text]] = []
+        rows: list[tuple[int, SearchText]] = []
         used: list[Used] = []
         state = self._state(number)
         size, end = 0, start
@@ -228,7 +228,7 @@ class TextIndex:
         known = row[0] if row is not None else None
         return CardState() if known is None else msgspec.msgpack.decode(known, type=CardState)
 
-    def _tags(self, database: sqlite3.Connection, store: str, session: int, text: Text) -> str:
+    def _tags(self, database: sqlite3.Connection, store: str, session: int, text: SearchText) -> str:
         """One tag for each attribute that a query can filter by."""
         tags = [f"s{session}", f"o{self._name(database, store)}", f"k{text.kind}"]
         for letter, name in (("r", text.role), ("t", text.tool), ("m", text.model)):
@@ -468,7 +468,7 @@ class TextIndex:
         names: Mapping[int, tuple[Any, ...]],
         terms: list[Term],
         exact: bool,
-    ) -> Iterator[Found]:
+    ) -> Iterator[TextHit]:
         """Hits with snippets read from the sessions; omits entries whose revised text no longer matches."""
         opened: dict[int, Session] = {}
         with contextlib.ExitStack() as stack:
@@ -478,7 +478,7 @@ class TextIndex:
                 store, agent, id, title = names[number]
                 kept = self._kept_text(n) if store not in self._stores else None
                 if kept is not None:
-                    yield Found(store, agent, id, title, line, kept, snippet(kept.text, terms))
+                    yield TextHit(store, agent, id, title, line, kept, snippet(kept.text, terms))
                     continue
                 try:
                     if number not in opened:
@@ -493,9 +493,9 @@ class TextIndex:
                 # If the log has been revised or replaced since, the index may refer to another text.
                 is_certain = not text.entry or text.entry not in opened[number].marks.revisions
                 if (is_certain and any(part.is_hit for part in shown)) or is_in(text.text, terms, exact=exact):
-                    yield Found(store, agent, id, title, line, text, shown)
+                    yield TextHit(store, agent, id, title, line, text, shown)
 
-    def _kept_text(self, n: int) -> Text | None:
+    def _kept_text(self, n: int) -> SearchText | None:
         """Returns the text of a row that the index itself stores."""
         return None
 
@@ -655,12 +655,12 @@ def _conditions(query: Query) -> tuple[str, list[Any]]:
     return " ".join(given), [*given.values()]
 
 
-def part_of(text: Text) -> int:
+def part_of(text: SearchText) -> int:
     """Block and kind encoded in one number."""
     return (0 if text.block is None else text.block + 1) * 16 + KINDS.index(text.kind)
 
 
-def text_at(session: Session, number: int, part: int) -> Text | None:
+def text_at(session: Session, number: int, part: int) -> SearchText | None:
     """The current text of a row: of a revised entry, the latest version."""
     block, kind = divmod(part, 16)
     line = session.lines(number, 1)[0]

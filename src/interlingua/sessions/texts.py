@@ -38,7 +38,7 @@ _QUERY = re.compile(r'(-?)"([^"]*)"?|(-?)(\S+)')
 _TOKEN = re.compile(r"[^\W_]+")
 
 
-class Text(NamedTuple):
+class SearchText(NamedTuple):
     """One searchable text: its entry and block, and attributes of its message."""
 
     entry: str
@@ -108,7 +108,7 @@ def tokens_of(text: str) -> Iterator[str]:
         yield found[0]
 
 
-def texts_of(line: Line) -> Iterator[Text]:
+def texts_of(line: Line) -> Iterator[SearchText]:
     """The searchable texts of a line."""
     if line.kind in (BLANK, BAD):
         return
@@ -120,22 +120,22 @@ def texts_of(line: Line) -> Iterator[Text]:
     if line.kind == SESSION:
         system = _plain(fields.get("systemPrompt"))
         if system:
-            yield Text("", None, "system", "system", system)
+            yield SearchText("", None, "system", "system", system)
     elif line.kind == LABEL and isinstance(fields.get("label"), str):
-        yield Text(target if isinstance(target, str) else "", None, "title", "", fields["label"])
+        yield SearchText(target if isinstance(target, str) else "", None, "title", "", fields["label"])
     elif line.kind == MARK and isinstance(target, str) and isinstance(fields.get("text"), str):
-        yield Text(target, None, "note", "", fields["text"])
+        yield SearchText(target, None, "note", "", fields["text"])
     elif line.kind == REVISION and isinstance(target, str) and isinstance(fields.get("message"), dict):
         for text in _plain_texts(fields["message"]):
-            yield Text(target, None, "text", str(fields["message"].get("role", "")), text)
+            yield SearchText(target, None, "text", str(fields["message"].get("role", "")), text)
 
 
-def message_texts(entry: str, message: AgentMessage) -> Iterator[Text]:
+def message_texts(entry: str, message: AgentMessage) -> Iterator[SearchText]:
     if isinstance(message, CustomMessage):
         kind = "summary" if message.role == "compaction" else "other"
         text = "\n".join(_strings(message.fields))
         if text.strip():
-            yield Text(entry, None, kind, message.role, text)
+            yield SearchText(entry, None, kind, message.role, text)
         return
     about: dict[str, Any] = {"at": message.timestamp}
     if isinstance(message, AssistantMessage):
@@ -147,9 +147,9 @@ def message_texts(entry: str, message: AgentMessage) -> Iterator[Text]:
     for number, block in enumerate(blocks_of(message.content)):
         kind, text, tool = _block(block, message)
         if text.strip():
-            yield Text(entry, number, kind, message.role, text, **(about | ({"tool": tool} if tool else {})))
+            yield SearchText(entry, number, kind, message.role, text, **(about | ({"tool": tool} if tool else {})))
     if isinstance(message, AssistantMessage) and message.error_message:
-        yield Text(entry, None, "other", message.role, message.error_message, **about)
+        yield SearchText(entry, None, "other", message.role, message.error_message, **about)
 
 
 def _block(block: Any, message: AgentMessage) -> tuple[str, str, str | None]:

@@ -49,7 +49,7 @@ _MARK = b"\xef\xbb\xbf"
 _POSITIONAL = re.compile(r"line-([1-9][0-9]{0,9})")
 
 
-class Given(Struct, frozen=True, rename="camel"):
+class LineKeys(Struct, frozen=True, rename="camel"):
     """The keys of a line that determine its place."""
 
     role: str
@@ -58,7 +58,7 @@ class Given(Struct, frozen=True, rename="camel"):
     target: Any = UNSET
 
 
-class Place(NamedTuple):
+class LinePlace(NamedTuple):
     """The kind of a line and the number of its parent; outside the tree, the head after it.
 
     An orphan names a missing parent, and is a child of the head instead.
@@ -69,10 +69,10 @@ class Place(NamedTuple):
     orphan: bool = False
 
 
-_decode = msgspec.json.Decoder(Given).decode
+_decode = msgspec.json.Decoder(LineKeys).decode
 
 
-def parse_place(raw: bytes) -> Given:
+def parse_place(raw: bytes) -> LineKeys:
     """Parses the place keys of a raw line; raises FormatError if it is not a session line."""
     try:
         return _decode(raw)
@@ -80,34 +80,34 @@ def parse_place(raw: bytes) -> Given:
         value = jsontext.read(raw.removeprefix(_MARK))
     if not isinstance(value, dict) or not isinstance(value.get("role"), str):
         raise FormatError("expected an object with a `role`")
-    return Given(value["role"], value.get("id"), value.get("parentId", UNSET), value.get("target", UNSET))
+    return LineKeys(value["role"], value.get("id"), value.get("parentId", UNSET), value.get("target", UNSET))
 
 
-def place(line: Given, head: int, find: Callable[[str], int | None]) -> Place:
+def place(line: LineKeys, head: int, find: Callable[[str], int | None]) -> LinePlace:
     """The place of a line, given the `head` before it; `find` returns the number of an earlier entry by id."""
     kind = kind_of(line)
     if kind == SESSION:
-        return Place(SESSION, ROOT)
+        return LinePlace(SESSION, ROOT)
     if kind == HEAD:
         return _head(line, head, find)
     if kind < ENTRY and kind != JOURNAL:
-        return Place(kind, head)
+        return LinePlace(kind, head)
     parent = find(line.parent_id) if isinstance(line.parent_id, str) else None
     if parent is not None:
-        return Place(kind, parent)
+        return LinePlace(kind, parent)
     if kind == JOURNAL or line.parent_id is UNSET or (line.parent_id is None and not isinstance(line.id, str)):
-        return Place(kind, head)
-    return Place(kind, ROOT) if line.parent_id is None else Place(kind, head, True)
+        return LinePlace(kind, head)
+    return LinePlace(kind, ROOT) if line.parent_id is None else LinePlace(kind, head, True)
 
 
-def _head(line: Given, head: int, find: Callable[[str], int | None]) -> Place:
+def _head(line: LineKeys, head: int, find: Callable[[str], int | None]) -> LinePlace:
     if line.target is None:
-        return Place(HEAD, ROOT)
+        return LinePlace(HEAD, ROOT)
     target = find(line.target) if isinstance(line.target, str) else None
-    return Place(HEAD, head, line.target is not UNSET) if target is None else Place(HEAD, target)
+    return LinePlace(HEAD, head, line.target is not UNSET) if target is None else LinePlace(HEAD, target)
 
 
-def kind_of(line: Given) -> int:
+def kind_of(line: LineKeys) -> int:
     """The kind of a line. Other programs use the roles `branch` and `note` for messages; ours have a `target`."""
     kind = _KINDS.get(line.role, ENTRY)
     is_ours = line.target is not UNSET and not isinstance(line.id, str)
@@ -117,7 +117,7 @@ def kind_of(line: Given) -> int:
 def kind_of_message(message: AgentMessage) -> int:
     """The kind of the line that a message becomes."""
     fields = message.fields if isinstance(message, CustomMessage) else {}
-    return kind_of(Given(message.role, fields.get("id"), None, fields.get("target", UNSET)))
+    return kind_of(LineKeys(message.role, fields.get("id"), None, fields.get("target", UNSET)))
 
 
 def is_message(message: AgentMessage) -> bool:

@@ -24,7 +24,7 @@ from multidict import CIMultiDictProxy
 from ..conversion.adapting.adapter import adapt
 from ..conversion.checks import check
 from ..dialects import dialect
-from ..dialects.registry import Route, route, wire
+from ..dialects.registry import PathRoute, route, wire
 from ..dialects.wire import JSON, SSE
 from ..values import jsontext
 from ..values.errors import BadRequest, InterlinguaError, ProviderError
@@ -303,7 +303,7 @@ class Server(ThreadedServer):
             return self._unknown(received)
         return await self._serve(http, received, await self._answer(received, matched, http.query))
 
-    def _record(self, http: web.Request, body: bytes, matched: Route) -> Received:
+    def _record(self, http: web.Request, body: bytes, matched: PathRoute) -> Received:
         """Records a request after decoding it: waiters find it complete."""
         received = Received(
             index=0,
@@ -327,7 +327,7 @@ class Server(ThreadedServer):
             self._changed.notify_all()
         return received
 
-    def _decoded(self, body: bytes, matched: Route) -> Request:
+    def _decoded(self, body: bytes, matched: PathRoute) -> Request:
         codec = dialect(matched.api)
         request = codec.decode_request(body, model=matched.model, stream=matched.stream)
         if not request.context.messages:
@@ -349,7 +349,7 @@ class Server(ThreadedServer):
         status, body, headers = wire(received.api).error_response(error)
         return web.Response(status=status, body=body, headers={**headers, "content-type": JSON})
 
-    async def _answer(self, received: Received, matched: Route, query: Mapping[str, str]) -> Answer:
+    async def _answer(self, received: Received, matched: PathRoute, query: Mapping[str, str]) -> Answer:
         """Returns the answer to send: the queued reply, after its faults."""
         request = received.request
         if request is None:
@@ -391,7 +391,7 @@ class Server(ThreadedServer):
         given: Answered,
         request: Request,
         received: Received,
-        matched: Route,
+        matched: PathRoute,
         query: Mapping[str, str],
         chunk: int,
     ) -> Answer:
@@ -462,7 +462,7 @@ def _refused(received: Received, error: ProviderError) -> Answer:
     )
 
 
-def _streams(request: Request, matched: Route) -> bool:
+def _streams(request: Request, matched: PathRoute) -> bool:
     given = request.options.stream if matched.stream is None else matched.stream
     return wire(matched.api).http.stream_default if given is None else given
 

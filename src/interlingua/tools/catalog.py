@@ -37,7 +37,7 @@ SECTIONS: tuple[ToolSection, ...] = tuple(
 )
 
 
-class Row(NamedTuple):
+class ToolRow(NamedTuple):
     """One core tool. `profiles` by letter (minimal, coding, messaGing); `place` is `module:factory` in tools/core.
 
     `needs` names required context fields; a tool that accepts alternatives checks them itself.
@@ -57,29 +57,29 @@ _MESSAGE = f"{_AT}:message_tool"
 _HOST = "sessions session_key"
 
 # fmt: off
-ROWS: tuple[Row, ...] = (
-    Row("read", "fs", "c", False, "read:read_tool", "", "Read a file: text by lines, or an image"),
-    Row("write", "fs", "c", False, "write:write_tool", "", "Create or overwrite a file"),
-    Row("edit", "fs", "c", False, "edit:edit_tool", "", "Replace exact text in a file"),
-    Row("apply_patch", "fs", "c", False, "apply_patch:apply_patch_tool", "", "Change several files by one patch"),
-    Row("ls", "fs", "c", False, "ls:ls_tool", "", "List a directory"),
-    Row("find", "fs", "c", False, "find:find_tool", "", "Find files by name"),
-    Row("grep", "fs", "c", False, "grep:grep_tool", "", "Search in files"),
-    Row("exec", "runtime", "c", False, "exec:exec_tool", "", "Run a shell command"),
-    Row("process", "runtime", "c", False, "process:process_tool", "", "Follow and end commands in the background"),
-    Row("web_search", "web", "", True, "web_search:web_search_tool", "", "Search the web"),
-    Row("web_fetch", "web", "", True, "web_fetch:web_fetch_tool", "", "Fetch a page as readable text"),
-    Row("memory_search", "memory", "c", True, "memory:memory_search_tool", "", "Search the memory notes"),
-    Row("memory_get", "memory", "c", True, "memory:memory_get_tool", "", "Read part of a memory note"),
-    Row("sessions_list", "sessions", "cg", True, f"{_AT}:sessions_list_tool", _HOST, "List sessions"),
-    Row("sessions_history", "sessions", "cg", True, f"{_AT}:sessions_history_tool", _HOST, "Read another session"),
-    Row("sessions_send", "sessions", "cg", True, f"{_AT}:sessions_send_tool", _HOST, "Write to another session"),
-    Row("sessions_spawn", "sessions", "c", True, f"{_AT}:sessions_spawn_tool", _HOST, "Start a sub-agent"),
-    Row("subagents", "sessions", "c", True, f"{_AT}:subagents_tool", _HOST, "Manage sub-agents"),
-    Row("session_status", "sessions", "mcg", True, f"{_AT}:session_status_tool", _HOST, "Show the status of a session"),
-    Row("message", "messaging", "g", False, _MESSAGE, "channel", "Write to a channel"),
-    Row("canvas", "ui", "", True, "canvas:canvas_tool", "canvas", "Show something on a canvas, and look at it"),
-    Row("image", "media", "c", False, "image:image_tool", "complete", "Ask a vision model about an image"),
+ROWS: tuple[ToolRow, ...] = (
+    ToolRow("read", "fs", "c", False, "read:read_tool", "", "Read a file: text by lines, or an image"),
+    ToolRow("write", "fs", "c", False, "write:write_tool", "", "Create or overwrite a file"),
+    ToolRow("edit", "fs", "c", False, "edit:edit_tool", "", "Replace exact text in a file"),
+    ToolRow("apply_patch", "fs", "c", False, "apply_patch:apply_patch_tool", "", "Change several files by one patch"),
+    ToolRow("ls", "fs", "c", False, "ls:ls_tool", "", "List a directory"),
+    ToolRow("find", "fs", "c", False, "find:find_tool", "", "Find files by name"),
+    ToolRow("grep", "fs", "c", False, "grep:grep_tool", "", "Search in files"),
+    ToolRow("exec", "runtime", "c", False, "exec:exec_tool", "", "Run a shell command"),
+    ToolRow("process", "runtime", "c", False, "process:process_tool", "", "Follow and end commands in the background"),
+    ToolRow("web_search", "web", "", True, "web_search:web_search_tool", "", "Search the web"),
+    ToolRow("web_fetch", "web", "", True, "web_fetch:web_fetch_tool", "", "Fetch a page as readable text"),
+    ToolRow("memory_search", "memory", "c", True, "memory:memory_search_tool", "", "Search the memory notes"),
+    ToolRow("memory_get", "memory", "c", True, "memory:memory_get_tool", "", "Read part of a memory note"),
+    ToolRow("sessions_list", "sessions", "cg", True, f"{_AT}:sessions_list_tool", _HOST, "List sessions"),
+    ToolRow("sessions_history", "sessions", "cg", True, f"{_AT}:sessions_history_tool", _HOST, "Read another session"),
+    ToolRow("sessions_send", "sessions", "cg", True, f"{_AT}:sessions_send_tool", _HOST, "Write to another session"),
+    ToolRow("sessions_spawn", "sessions", "c", True, f"{_AT}:sessions_spawn_tool", _HOST, "Start a sub-agent"),
+    ToolRow("subagents", "sessions", "c", True, f"{_AT}:subagents_tool", _HOST, "Manage sub-agents"),
+    ToolRow("session_status", "sessions", "mcg", True, f"{_AT}:session_status_tool", _HOST, "Show a session's status"),
+    ToolRow("message", "messaging", "g", False, _MESSAGE, "channel", "Write to a channel"),
+    ToolRow("canvas", "ui", "", True, "canvas:canvas_tool", "canvas", "Show something on a canvas, and look at it"),
+    ToolRow("image", "media", "c", False, "image:image_tool", "complete", "Ask a vision model about an image"),
 )
 # fmt: on
 
@@ -148,7 +148,7 @@ def _problem(name: str) -> str | None:
     return unknown_group(name, GROUPS) or (None if selects else no_match(name, [row.id for row in ROWS]))
 
 
-def _register(registry: ToolRegistry, row: Row, meta: ToolMeta, warn: OnLoadWarning) -> None:
+def _register(registry: ToolRegistry, row: ToolRow, meta: ToolMeta, warn: OnLoadWarning) -> None:
     if importlib.util.find_spec(_module(row)) is None:
         warn(f"the core tool {row.id} could not be loaded: no module {_module(row)}")
     else:
@@ -167,7 +167,7 @@ def _search(registry: ToolRegistry, root: str, warn: OnLoadWarning) -> None:
 class _Later:
     """A lazy factory: imports the module of a row and calls its factory. Equal to any other for the same row."""
 
-    def __init__(self, row: Row, warn: OnLoadWarning) -> None:
+    def __init__(self, row: ToolRow, warn: OnLoadWarning) -> None:
         self._row = row
         self._warn = warn
 
@@ -188,13 +188,13 @@ class _Later:
         return hash(self._row)
 
 
-def _module(row: Row) -> str:
+def _module(row: ToolRow) -> str:
     """The module of a row: one of the core tools, or any other by its full name."""
     name = row.place.partition(":")[0]
     return name if "." in name else f"{__package__}.core.{name}"
 
 
-def _meta(row: Row) -> ToolMeta:
+def _meta(row: ToolRow) -> ToolMeta:
     return ToolMeta(
         id=row.id,
         label=row.id,

@@ -66,7 +66,7 @@ class TooLarge(ToolInputError):
         self.path, self.size = path, size
 
 
-class Listed(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """A directory entry; links are not followed."""
 
     name: str
@@ -81,7 +81,7 @@ class _Place(NamedTuple):
     parts: Parts
 
 
-class Tree:
+class ConfinedTree:
     """The files below `root`. All methods block; the local bridge runs them in threads."""
 
     def __init__(self, root: str | Path, max_bytes: int) -> None:
@@ -126,7 +126,7 @@ class Tree:
             return None
         return None if info is None else _kind(info.st_mode)
 
-    def entries(self, path: str) -> list[Listed]:
+    def entries(self, path: str) -> list[DirectoryEntry]:
         """The unordered entries of a directory. Links to the directory are followed, links in it are not."""
         with self._place(path) as place:
             info = _lstat(place)
@@ -135,7 +135,7 @@ class Tree:
             if not stat.S_ISDIR(info.st_mode):
                 raise ToolInputError(f"{shown(path)}: not a directory")
             with _opened(place.name or ".", _LIST, place.directory) as handle, os.scandir(handle) as entries:
-                listed = [Listed(name_text(os.fsencode(entry.name)), _entry_kind(entry)) for entry in entries]
+                listed = [DirectoryEntry(name_text(os.fsencode(entry.name)), _entry_kind(entry)) for entry in entries]
             return [one for one in listed if self._may_touch((*place.parts, one.name))]
 
     def write(self, path: str, data: bytes) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ..values.errors import ToolInputError
 from ..values.interop import attribute
 from .access import permitted, require_permission
-from .confined_fs import NoSuchFile, TooLarge, Tree
+from .confined_fs import ConfinedTree, NoSuchFile, TooLarge
 from .paths import OutsideRoot, Parts, has_variants, shown, spellings, strip_root, variant
 from .tool import FsBridge, FsStat, MissingContext, ToolContext
 
@@ -40,7 +40,7 @@ MAX_BYTES = 64 * 1024 * 1024
 
 def local_bridge(root: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> "LocalBridge":
     """A bridge confined to the files below `root`, also under concurrent changes of the tree."""
-    return LocalBridge(Tree(Path(root), max_bytes))
+    return LocalBridge(ConfinedTree(Path(root), max_bytes))
 
 
 create_node_bridge = local_bridge
@@ -161,7 +161,7 @@ class AdaptedBridge:
 class LocalBridge:
     """A bridge to a local directory; blocking work runs in threads."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: ConfinedTree) -> None:
         self._tree = tree
 
     @property

@@ -17,7 +17,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BINARY_SHARE = 0.3
 
 
-class Output:
+class OutputBuffer:
     """A thread-safe output buffer; bytes beyond the limit are counted."""
 
     def __init__(self, path: Path, limit: int) -> None:

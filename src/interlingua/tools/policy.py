@@ -38,7 +38,7 @@ from .policy_patterns import (
     normal_path,
     path_matches,
 )
-from .shell_line import SEARCHERS, Command, ShellLine, Word, read_shell_line, runs_others
+from .shell_line import SEARCHERS, ShellCommand, ShellLine, Word, read_shell_line, runs_others
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
 Patterns: TypeAlias = str | tuple[str, ...]
@@ -214,7 +214,7 @@ class _Part(Struct, frozen=True):
     """One effect of a call: a command, a path, a host; or none of these."""
 
     label: str
-    command: Command | None = None
+    command: ShellCommand | None = None
     path: _Path | None = None
     host: "Host | None" = None
 
@@ -240,7 +240,7 @@ class _Call(Struct, frozen=True):
         hosts = tuple(host_of(text) for text in dict.fromkeys(_addresses(params)))
         commands = [_Part(f"the command {_short(c.text)}", command=c) for c in line.commands if not c.inner]
         if not commands and line.doubt:
-            commands = [_Part("the command", command=Command(()))]
+            commands = [_Part("the command", command=ShellCommand(()))]
         parts = [
             *commands,
             *([] if commands else [_Part(f"{tool} of {path.text}", path=path) for path in paths]),
@@ -278,7 +278,7 @@ def _allowed_path(patterns: tuple[str, ...], path: _Path, root: str | None) -> b
     return any(matching) if path.located else bool(matching) and all(matching)
 
 
-def _leaves_directory(command: Command) -> bool:
+def _leaves_directory(command: ShellCommand) -> bool:
     """Whether a command is `cd` (to the home directory) or `cd -` (to the previous one)."""
     return command.name == "cd" and [word.text for word in command.argv[1:]] in ([], ["-"], ["--"])
 
@@ -288,14 +288,14 @@ def _leads_out(word: Word) -> bool:
     return any(piece.startswith(("/", "~")) or ".." in piece.split("/") for piece in _pieces(word))
 
 
-def _allowed_command(patterns: tuple[str, ...], command: Command, call: _Call) -> bool:
+def _allowed_command(patterns: tuple[str, ...], command: ShellCommand, call: _Call) -> bool:
     """Whether patterns allow a command: only in a certain line, without variables of the call."""
     if call.line.doubt or call.with_env or not command.argv:
         return False
     return any(_begins(pattern, command) for pattern in patterns)
 
 
-def _begins(pattern: str, command: Command) -> bool:
+def _begins(pattern: str, command: ShellCommand) -> bool:
     if pattern.startswith("re:"):
         fixed = all(word.fixed for word in command.argv) and len(command.text) <= _REGEX_LENGTH
         return fixed and not runs_others(command) and _regex(pattern[3:]).search(command.text) is not None
@@ -337,7 +337,7 @@ def _command_verdict(patterns: tuple[str, ...], line: ShellLine) -> _Verdict:
     return "maybe" if "maybe" in verdicts or line.doubt else "no"
 
 
-def _command_touch(pattern: str, command: Command) -> _Verdict:
+def _command_touch(pattern: str, command: ShellCommand) -> _Verdict:
     if pattern.startswith("re:"):
         if _regex(pattern[3:]).search(command.text[:_REGEX_LENGTH]):
             return "yes"
@@ -687,7 +687,7 @@ def standing_rule(tool: str, params: Mapping[str, Any]) -> Rule | None:
     return rule if covered else None
 
 
-def _beginning(command: Command) -> str:
+def _beginning(command: ShellCommand) -> str:
     """The arguments before the first option, as in `git commit`; all arguments if that is only the program."""
     texts = [word.text for word in command.argv]
     if not all(word.fixed and _WORD.fullmatch(word.text) for word in command.argv[:2]):

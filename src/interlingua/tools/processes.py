@@ -30,7 +30,7 @@ from msgspec import Struct
 
 from ..values.abort import Abort
 from ..values.errors import ToolInputError
-from .output import Output
+from .output import OutputBuffer
 from .paths import name_bytes
 from .supervisor import KILL, TERMINATE
 from .tool import ToolContext
@@ -91,7 +91,7 @@ class ProcessSession:
         self._began = time.monotonic()
         self._finished: float | None = None
         self._lock = threading.Lock()
-        self.output = Output(log / f"{self.id}.log", launch.log_bytes)
+        self.output = OutputBuffer(log / f"{self.id}.log", launch.log_bytes)
         self.terminal = launch.input == "pty"
         try:
             self._start(launch)

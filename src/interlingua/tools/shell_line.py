@@ -200,7 +200,7 @@ class Word(Struct, frozen=True):
     fixed: bool = True
 
 
-class Command(Struct, frozen=True):
+class ShellCommand(Struct, frozen=True):
     """A simple command. `inner`: found in the arguments of another command that may run it, as `rm` in `sudo rm`."""
 
     argv: tuple[Word, ...]
@@ -219,7 +219,7 @@ class Command(Struct, frozen=True):
 class ShellLine(Struct, frozen=True):
     """The commands of a line, and its redirection targets. `doubt` is the reason for uncertainty; empty if certain."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[ShellCommand, ...]
     doubt: str = ""
     files: tuple[Word, ...] = ()
 
@@ -236,7 +236,7 @@ def read_shell_line(text: str) -> ShellLine:
 SEARCHERS = ("find", "fd", "fdfind")  # they run others only with some options
 
 
-def runs_others(command: Command) -> bool:
+def runs_others(command: ShellCommand) -> bool:
     """Whether a command's arguments are, or may be, another command."""
     if command.name in SEARCHERS:
         actions = _FIND_ACTIONS if command.name == "find" else _FD_ACTIONS
@@ -244,7 +244,7 @@ def runs_others(command: Command) -> bool:
     return command.name in _WRAPPERS
 
 
-def executing_option(command: Command) -> str | None:
+def executing_option(command: ShellCommand) -> str | None:
     """The argument that may make a program run another one; None if there is none.
 
     An allow rule for a command grants the program, not what its arguments make it execute.
@@ -288,7 +288,7 @@ class _Reader:
     def __init__(self) -> None:
         self.readings = 0
         self.read_length = 0
-        self.commands: list[Command] = []
+        self.commands: list[ShellCommand] = []
         self.files: list[Word] = []
         self.doubt = ""
 
@@ -355,11 +355,11 @@ class _Reader:
             rest.pop(0)
         if not rest:
             return
-        command = Command(tuple(rest), inner)
+        command = ShellCommand(tuple(rest), inner)
         self.commands.append(command)
         self._look_inside(command)
 
-    def _look_inside(self, command: Command) -> None:
+    def _look_inside(self, command: ShellCommand) -> None:
         name, arguments = command.name, command.argv[1:]
         if not name:
             self.doubts("the name of a command is known only when it runs")
@@ -388,14 +388,14 @@ class _Reader:
             if len(command.argv) > MAX_EXECUTED:
                 self.doubts("it has too many arguments to be judged")
             for at in range(1, min(len(command.argv), MAX_EXECUTED)):
-                self._suffix(Command(command.argv[at : at + MAX_EXECUTED], inner=True))
+                self._suffix(ShellCommand(command.argv[at : at + MAX_EXECUTED], inner=True))
 
     def _embedded(self, text: str) -> None:
         """Reads a word that may be a command line, for rules that forbid; it leaves doubt for those that allow."""
         self.doubts("it may have a command line in an argument")
         self.read(text, inner=True)
 
-    def _suffix(self, command: Command) -> None:
+    def _suffix(self, command: ShellCommand) -> None:
         """A possible command within a command: any of the following arguments may be its name."""
         self.commands.append(command)
         if command.name.casefold() in _SHELLS and command.name != ".":

@@ -113,7 +113,7 @@ def _tasks() -> int:
         return 0
 
 
-class Command:
+class SupervisedCommand:
     """The command's process, its exit status, and whether its tree has ended."""
 
     def __init__(self, pid: int, control: int, wake: int) -> None:
@@ -204,7 +204,7 @@ def _limit_processes(limit: int) -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
 
 
-def _watch(command: Command, seconds: float, limit: int) -> tuple[str, float | None]:
+def _watch(command: SupervisedCommand, seconds: float, limit: int) -> tuple[str, float | None]:
     """Waits for the command's end, or a reason to end it; returns the reason and its grace (None: the default)."""
     parent, before = os.getppid(), _tasks()
     end = time.monotonic() + seconds if seconds > 0 else float("inf")
@@ -257,7 +257,7 @@ def supervise(
         os.dup2(null, standard)
     os.close(directory)
     _report(control, f"started {pid}")
-    command = Command(pid, control, wake)
+    command = SupervisedCommand(pid, control, wake)
     reason, left = _watch(command, seconds, limit), 0
     if not reason[0]:
         command.wait_for_exit(LINGER)

@@ -43,7 +43,7 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
 _SAFE_IN_PATH = "/:?#[]@!$&'()*+,;=-._~%"
 
 
-class Target(NamedTuple):
+class UrlTarget(NamedTuple):
     """A checked URL: `host` is lower-case ASCII (punycode for other scripts), `address` is set when it is a literal."""
 
     url: str
@@ -102,7 +102,7 @@ _COMPATIBLE = IPv6Network("::/96")
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
-def read_url(url: str) -> Target:
+def read_url(url: str) -> UrlTarget:
     """The target of an http or https URL. Raises `ToolInputError` for anything else, ambiguous spellings included."""
     text = url.strip(" ")
     _refuse_odd_characters(text)
@@ -120,10 +120,12 @@ def read_url(url: str) -> Target:
     place = shown if port == _PORTS[parts.scheme] else f"{shown}:{port}"
     path = quote(parts.path or "/", safe=_SAFE_IN_PATH)
     query = f"?{quote(parts.query, safe=_SAFE_IN_PATH)}" if parts.query else ""
-    return Target(f"{parts.scheme}://{place}{path}{query}", parts.scheme, host, port, address)
+    return UrlTarget(f"{parts.scheme}://{place}{path}{query}", parts.scheme, host, port, address)
 
 
-def refusal(target: Target, address: Address, *, allow_hosts: Iterable[str] = (), allow_private: bool = False) -> str:
+def refusal(
+    target: UrlTarget, address: Address, *, allow_hosts: Iterable[str] = (), allow_private: bool = False
+) -> str:
     """The reason why this address of the target is refused; empty if it is allowed.
 
     `allow_hosts` permits any listed `name`, `.suffix`, address or network, optionally with `:port` (not for networks).
@@ -163,7 +165,7 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
     return None
 
 
-def _allows(rule: str, target: Target, address: Address) -> bool:
+def _allows(rule: str, target: UrlTarget, address: Address) -> bool:
     rule = rule.strip().lower()
     if "/" in rule:
         return _in_network(rule, address)
@@ -388,7 +390,7 @@ class _Client:
                 notes.append(f"redirected from https to unencrypted http at {target.host}")
         raise TransportError(f"{first.host}: more than {self.rules.max_redirects} redirects, the last to {target.host}")
 
-    async def _request(self, target: Target, request: _Request) -> Fetched:
+    async def _request(self, target: UrlTarget, request: _Request) -> Fetched:
         import aiohttp
         from yarl import URL
 
@@ -425,7 +427,7 @@ class _Client:
                 raise
             raise TransportError(f"{target.host}: {_reason(error)}") from None
 
-    async def _checked(self, target: Target) -> list[Address]:
+    async def _checked(self, target: UrlTarget) -> list[Address]:
         """All addresses of the target; raises ToolAuthorizationError if one is not allowed."""
         addresses = [target.address] if target.address is not None else await self._looked_up(target)
         for address in addresses:
@@ -437,7 +439,7 @@ class _Client:
                 )
         return addresses
 
-    async def _looked_up(self, target: Target) -> list[Address]:
+    async def _looked_up(self, target: UrlTarget) -> list[Address]:
         try:
             found = await self.look_up(target.host, target.port)
         except (OSError, UnicodeError) as error:
@@ -449,7 +451,7 @@ class _Client:
             raise TransportError(f"{target.host}: the name has no address")
         return addresses
 
-    async def _read(self, target: Target, response: "ClientResponse", request: _Request) -> Fetched:
+    async def _read(self, target: UrlTarget, response: "ClientResponse", request: _Request) -> Fetched:
         if sum(len(name) + len(value) for name, value in response.raw_headers) > self.rules.max_header_bytes:
             raise ToolAuthorizationError(
                 f"{target.host}: the answer's headers are larger than {self.rules.max_header_bytes} bytes"
@@ -466,7 +468,7 @@ class _Client:
         body, truncated = await self._body(target, response)
         return msgspec.structs.replace(answer, body=body, truncated=truncated)
 
-    async def _body(self, target: Target, response: "ClientResponse") -> tuple[bytes, bool]:
+    async def _body(self, target: UrlTarget, response: "ClientResponse") -> tuple[bytes, bool]:
         """The decompressed body, up to the limit; the received bytes are limited too."""
         unpack = _unpacking(response.headers.get("content-encoding", ""), target, self.rules.max_bytes)
         taken = bytearray()
@@ -494,7 +496,7 @@ class _Client:
         )
 
 
-def _redirected(target: Target, onward: str) -> Target:
+def _redirected(target: UrlTarget, onward: str) -> UrlTarget:
     try:
         return read_url(urljoin(target.url, onward))
     except (ToolInputError, ValueError):
@@ -532,7 +534,7 @@ def _trusted() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _pinned(target: Target, addresses: list[Address]) -> "AbstractResolver":
+def _pinned(target: UrlTarget, addresses: list[Address]) -> "AbstractResolver":
     """A resolver for one name that returns only the checked addresses."""
     from aiohttp.abc import AbstractResolver
 
@@ -562,7 +564,7 @@ def _resolved(host: str, port: int, address: Address) -> "ResolveResult":
     }
 
 
-def _unpacking(encoding: str, target: Target, limit: int) -> Callable[[bytes], Iterable[bytes]]:
+def _unpacking(encoding: str, target: UrlTarget, limit: int) -> Callable[[bytes], Iterable[bytes]]:
     """A function that yields the next bytes of a body, decompressed as they are asked for."""
     if not is_compressed(encoding):
         return lambda chunk: (chunk,)

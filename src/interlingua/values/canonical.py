@@ -63,7 +63,7 @@ def _flat(value: Any) -> Any:
 _encoder = msgspec.json.Encoder(enc_hook=_flat)
 
 
-class Deferred(list[Any]):
+class DeferredList(list[Any]):
     """A list in an `extra` that is made when it is first read or dumped.
 
     Until then it holds `items`, which mean the same at greater length: so encoders that ask nobody write them.
@@ -107,7 +107,7 @@ class Deferred(list[Any]):
 def _make_deferred(extra: Any) -> None:
     for kept in extra.values() if type(extra) is dict else ():
         for value in kept.values() if type(kept) is dict else ():
-            if type(value) is Deferred:
+            if type(value) is DeferredList:
                 value.made()
 
 

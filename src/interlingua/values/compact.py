@@ -7,7 +7,7 @@ from typing import overload
 _PLAIN = 1 << 16  # ids: so many are in a `dict` or a `set`, which is faster
 
 
-class Ids:
+class StringTable:
     """Numbers strings in the order in which they are added.
 
     From `_PLAIN` strings on, an open-addressing hash table of numbers over one buffer with all texts. `IdSet`, `IdMap`
@@ -97,9 +97,9 @@ class IdSet:
 
     __slots__ = ("_flags", "_ids", "_plain")
 
-    def __init__(self, ids: Ids | None = None) -> None:
+    def __init__(self, ids: StringTable | None = None) -> None:
         self._plain: set[str] | None = set() if ids is None else None
-        self._ids = Ids() if ids is None else ids
+        self._ids = StringTable() if ids is None else ids
         self._flags = bytearray()
 
     def __contains__(self, text: object) -> bool:
@@ -140,8 +140,8 @@ class IdNumbers:
 
     __slots__ = ("_ids", "_values")
 
-    def __init__(self, ids: Ids | None = None) -> None:
-        self._ids = Ids() if ids is None else ids
+    def __init__(self, ids: StringTable | None = None) -> None:
+        self._ids = StringTable() if ids is None else ids
         self._values = array("i")  # by number: 0 if there is none, 1 for None, else two more than the value
 
     def __contains__(self, text: object) -> bool:
@@ -173,7 +173,7 @@ class IdMap:
 
     __slots__ = ("_ids", "_numbers", "_plain")
 
-    def __init__(self, ids: Ids | None = None) -> None:
+    def __init__(self, ids: StringTable | None = None) -> None:
         self._plain: dict[str, str] | None = {} if ids is None else None
         if ids is not None:
             self._ids, self._numbers = ids, IdNumbers(ids)
@@ -208,7 +208,7 @@ class IdMap:
 
     def _pack(self, texts: dict[str, str]) -> None:
         self._plain = None
-        self._ids = Ids()
+        self._ids = StringTable()
         self._numbers = IdNumbers(self._ids)
         self.update(texts.items())
 

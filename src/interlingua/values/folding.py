@@ -30,7 +30,7 @@ from .events import (
     ToolCallStart,
 )
 from .messages import AssistantMessage, Block, StopReason, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
-from .partials import Log, extended, snapshot
+from .partials import PartialLog, extended, snapshot
 
 CUT_OFF = "the stream ended before the response was complete"
 
@@ -49,7 +49,7 @@ def fold(events: Iterable[StreamEvent]) -> AssistantMessage:
 
     That is the terminal event's message if there is one; otherwise the content so far, as an error.
     """
-    log = Log()
+    log = PartialLog()
     if not isinstance(events, Iterable):
         raise FormatError(f"events must be a list of stream events, not {type(events).__name__}", "events")
     for event in events:
@@ -70,7 +70,7 @@ def fold(events: Iterable[StreamEvent]) -> AssistantMessage:
 
 def unfold(message: AssistantMessage, *, size: int | None = None) -> Iterator[StreamEvent]:
     """Yields the stream events of `message`, with deltas of at most `size` characters."""
-    recorder = Recorder(
+    recorder = EventRecorder(
         replace(message, content=(), usage=_at_the_start(message.usage), stop_reason=None, stop_detail=None)
     )
     for key, block in enumerate(blocks_of(message.content)):
@@ -127,14 +127,14 @@ class _Slot:
         self.closed = False
 
 
-class Recorder:
+class EventRecorder:
     """Records one message's events and its log. Keys identify blocks in the wire's own terms (an index, an item id)."""
 
     __slots__ = ("_at", "_slots", "base", "content", "finished", "log", "out", "restore", "scrub", "started")
 
     def __init__(self, base: AssistantMessage) -> None:
         self.base = base
-        self.log = Log([base])
+        self.log = PartialLog([base])
         self.out: list[StreamEvent] = []
         self.content: list[Block] = []
         self.started = False

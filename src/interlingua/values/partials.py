@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from .messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 
 
-class Log(list[Any]):
+class PartialLog(list[Any]):
     """The entries, and the latest snapshot: reading the partial of each event visits each entry once."""
 
     _latest: "_Snapshot | None" = None  # removed while it is advanced, so that threads do not share it
@@ -40,7 +40,7 @@ class Log(list[Any]):
             self._latest = one
 
 
-def snapshot(log: Log, at: int) -> AssistantMessage:
+def snapshot(log: PartialLog, at: int) -> AssistantMessage:
     """Returns the message after the first `at` entries of the log."""
     found = log.taken(at)
     message = found.advanced(log, at)
@@ -62,7 +62,7 @@ class _Snapshot:
         self._parsed: dict[int, int] = {}  # how much of the arguments of open calls is in the content
         self._current = 0
 
-    def advanced(self, log: Log, at: int) -> AssistantMessage:
+    def advanced(self, log: PartialLog, at: int) -> AssistantMessage:
         fresh: dict[int, list[str]] = {}
         current = self._current
         for entry in log[self.at : at]:

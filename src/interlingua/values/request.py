@@ -429,7 +429,7 @@ class Conversation(Value, frozen=True, kw_only=True):
 
         return messages_markdown(self.messages, self.title)
 
-    def tree(self) -> "Tree":
+    def tree(self) -> "EntryTree":
         """The parent of each entry, by index."""
         stated = ((entry.message, entry.id, _stated_parent(entry)) for entry in self.entries)
         return arrange(stated, self.head)
@@ -482,7 +482,7 @@ def _is_aside(message: AgentMessage, id: str | None) -> bool:
     return message.role in _ASIDES or (message.role in _MARKS and id is None and "target" in message.fields)
 
 
-class Tree(NamedTuple):
+class EntryTree(NamedTuple):
     """The tree by index: the parent of each entry, the head before each entry, and the final head."""
 
     parents: list[int | None]
@@ -492,7 +492,7 @@ class Tree(NamedTuple):
 
 def arrange(
     entries: Iterable[tuple[AgentMessage, str | None, Any]], head: str | None = None, names: Mapping[str, int] = {}
-) -> Tree:
+) -> EntryTree:
     """Builds the tree from messages, their ids and the ids of their parents (None: a root, or FOLLOWS).
 
     A parent is always an earlier entry: an entry that names itself, a later entry or a missing one follows the entry
@@ -504,7 +504,7 @@ def arrange(
     for message, id, stated in entries:
         stands.append(placer.stand)
         parents.append(placer.add(message, id, stated))
-    return Tree(parents, stands, placer.stand if head is None else placer.find(head))
+    return EntryTree(parents, stands, placer.stand if head is None else placer.find(head))
 
 
 class Placer:

@@ -17,7 +17,7 @@ import interlingua as il
 from interlingua.connect import models as catalogue
 from interlingua.connect import prices as pricesheet
 from interlingua.connect.models import Catalogue, openrouter_generation
-from interlingua.connect.prices import Dated, PriceList, PriceSheet, Row
+from interlingua.connect.prices import Dated, PriceList, PriceRow, PriceSheet
 from interlingua.values.errors import ProviderError
 from interlingua.values.messages import AssistantMessage, Cost, Usage
 from interlingua.values.request import ModelCost, ModelDescriptor
@@ -32,14 +32,16 @@ OLD = {**RATES, "input": ((0, 4.0),)}
 FLEX = {"input": ((0, 0.5),), "output": ((0, 3.0),)}
 
 
-def row(name: str, rates: dict[str, Any] = RATES, tiers: dict[str, Any] | None = None) -> Row:
-    return Row(name, name.title(), 64_000, False, ["equals", name], (Dated(rates),), tiers or {})
+def row(name: str, rates: dict[str, Any] = RATES, tiers: dict[str, Any] | None = None) -> PriceRow:
+    return PriceRow(name, name.title(), 64_000, False, ["equals", name], (Dated(rates),), tiers or {})
 
 
 @pytest.fixture
 def small() -> Catalogue:
     """A catalogue of a few made-up models, whose prices do not change with the package."""
-    changed = Row("changed", None, None, False, ["equals", "changed"], (Dated(OLD), Dated(RATES, since="2026-03-01")))
+    changed = PriceRow(
+        "changed", None, None, False, ["equals", "changed"], (Dated(OLD), Dated(RATES, since="2026-03-01"))
+    )
     openai = PriceList(
         "openai", (row("plain"), row("tiered", tiers={"flex": (Dated(FLEX),)}), changed, row("free", {}))
     )

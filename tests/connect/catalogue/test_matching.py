@@ -6,7 +6,7 @@ import pytest
 
 from interlingua.connect import prices as pricesheet
 from interlingua.connect.models import Catalogue, ModelNotes, Overrides, ProviderNotes
-from interlingua.connect.prices import Dated, PriceList, PriceSheet, Row
+from interlingua.connect.prices import Dated, PriceList, PriceRow, PriceSheet
 from interlingua.values.messages import Usage
 
 SONNET = "claude-sonnet-4-5-20250929"
@@ -124,7 +124,7 @@ def counted(rows: int) -> tuple[PriceSheet, list[int]]:
             asked[0] += other == "starts_with" if type(other) is str else 0
             return super().__eq__(other)
 
-    each = tuple(Row(f"m{at}", None, None, False, [Rule("starts_with"), f"model-{at}-"], ()) for at in range(rows))
+    each = tuple(PriceRow(f"m{at}", None, None, False, [Rule("starts_with"), f"model-{at}-"], ()) for at in range(rows))
     return PriceSheet((PriceList("openai", each),)), asked
 
 
@@ -150,7 +150,7 @@ def test_an_exact_id_asks_no_rule() -> None:
 
 
 AT = datetime(2026, 3, 13, tzinfo=UTC)
-CHANGED = Row(
+CHANGED = PriceRow(
     "m",
     None,
     None,
@@ -179,7 +179,7 @@ def test_a_price_holds_from_its_day_on(at: datetime, price: float) -> None:
 )
 def test_a_price_may_hold_at_certain_hours(hour: int, minute: int, cheap: bool) -> None:
     """Between two times of the day, in UTC; the other price holds outside."""
-    row = Row(
+    row = PriceRow(
         "m", None, None, False, ["equals", "m"], (Dated({"a": ((0, 1.0),)}), Dated({}, daily=("00:30:00", "16:30:00")))
     )
     assert cheap == bool(row.rates(datetime(2026, 1, 1, hour, minute, tzinfo=UTC)))

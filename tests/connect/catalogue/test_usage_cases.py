@@ -6,7 +6,7 @@ import pytest
 
 import interlingua as il
 from interlingua.connect.models import Catalogue
-from interlingua.connect.prices import Dated, PriceList, PriceSheet, Row
+from interlingua.connect.prices import Dated, PriceList, PriceRow, PriceSheet
 from interlingua.values.messages import AssistantMessage, Cost
 from interlingua.values.request import ModelDescriptor
 from laws.wires import frames_of, stream_of, understood
@@ -19,7 +19,7 @@ RATES: dict[str, Any] = {
     "cache_write_1h": ((0, 6.0), (200_000, 12.0)),
 }
 KNOWN = Catalogue(
-    PriceSheet((PriceList("openai", (Row("m", None, None, False, ["equals", "m"], (Dated(RATES),)),)),)),
+    PriceSheet((PriceList("openai", (PriceRow("m", None, None, False, ["equals", "m"], (Dated(RATES),)),)),)),
 )
 MODEL = ModelDescriptor(id="m", provider="openai")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlingua.tools.output import HEAD_BYTES, TAIL_BYTES, Output, plain, whole_characters
+from interlingua.tools.output import HEAD_BYTES, TAIL_BYTES, OutputBuffer, plain, whole_characters
 
 
 @given(st.text(max_size=50), st.integers(0, 200))
@@ -54,7 +54,7 @@ def test_hostile_sequences_cost_linear_time() -> None:
 
 def test_both_ends_are_kept_and_the_middle_is_counted(tmp_path: Path) -> None:
     """Memory holds the two ends; together with the gap they are the whole."""
-    output = Output(tmp_path / "log", limit=10_000_000)
+    output = OutputBuffer(tmp_path / "log", limit=10_000_000)
     whole = b"".join(b"%07d\n" % number for number in range(200_000))
     for at in range(0, len(whole), 5000):
         output.append(whole[at : at + 5000])
@@ -74,7 +74,7 @@ def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     """When the log cannot be written, output is still counted and shown, and the reason is kept."""
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
-    output = Output(tmp_path / "log", limit=1000)
+    output = OutputBuffer(tmp_path / "log", limit=1000)
     assert output._file is not None
     output._file.close()
     output._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115, PTH123

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from interlingua.tools.core.web_search import BACKENDS, Query, web_search_tool
+from interlingua.tools.core.web_search import BACKENDS, WebQuery, web_search_tool
 from interlingua.tools.tool import ToolContext
 from interlingua.values.errors import FormatError, ToolAuthorizationError, ToolInputError, TransportError
 from tools.web.serving import always, says, serving
@@ -96,7 +96,7 @@ def test_spans_are_translated(freshness, span):
     """
     Brave's short words are what the model says; the others hear their own.
     """
-    query = Query(query="x", count=3, freshness=freshness)
+    query = WebQuery(query="x", count=3, freshness=freshness)
     assert span == json.loads(BACKENDS["tavily"].ask(query, "https://t.example", "k").body)["time_range"]
     assert f"time_range={span}" in BACKENDS["searxng"].ask(query, "https://s.example", "").url
     assert f"freshness={freshness}" in BACKENDS["brave"].ask(query, "https://b.example", "k").url

@@ -107,7 +107,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
         return tuple(s for s in (self.secret, self.refresh, self.client_secret) if s)
 
 
-class Stored(NamedTuple):
+class StoredCredential(NamedTuple):
     """A credential and its store."""
 
     credential: Credential
@@ -127,14 +127,14 @@ class CredentialStore:
         self.path = self.folder / "credentials.json"
         self.backend = backend or _wanted_backend(env)
 
-    def get(self, provider: str) -> Stored | None:
+    def get(self, provider: str) -> StoredCredential | None:
         """Returns the credential of a provider, and its location."""
         entry = self._entries(self._read()).get(provider)
         if entry is None:
             return None
         if entry.get("keyring"):
-            return Stored(self._credential(provider, _from_keyring(provider)), "keyring")
-        return Stored(self._credential(provider, entry), "file")
+            return StoredCredential(self._credential(provider, _from_keyring(provider)), "keyring")
+        return StoredCredential(self._credential(provider, entry), "file")
 
     def put(self, provider: str, credential: Credential) -> Backend:
         """Stores a credential, replacing the previous one, and returns its location."""

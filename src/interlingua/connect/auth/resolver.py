@@ -78,7 +78,7 @@ async def resolved_by(
     return replace(auth, mode="oauth") if is_login_token(auth.api_key) else auth
 
 
-class Place(NamedTuple):
+class KeyPlace(NamedTuple):
     """A possible location of a key: its label, and how to look it up."""
 
     name: str
@@ -162,20 +162,20 @@ def places(
     *,
     env: Env | None = None,
     store: CredentialStore | None = None,
-) -> Iterator[Place]:
+) -> Iterator[KeyPlace]:
     """Returns the locations of a provider's key, in order."""
     env = os.environ if env is None else env
     store = store or CredentialStore(env=env)
     row = known_rows().get(provider)
     style = row.auth_style(row.api) if row else None
     if explicit_key is not None:
-        yield Place("the key given", lambda: _key(Secret(explicit_key).reveal(), "explicit", "api-key"))
+        yield KeyPlace("the key given", lambda: _key(Secret(explicit_key).reveal(), "explicit", "api-key"))
     for name in dict.fromkeys((*(tuple(env_vars) or (row.env if row else ())), convention(provider))):
         yield _variable(name, env)
     yield from _cloud_variables(style, env)
-    yield Place(f"{store.path}", lambda: _stored(provider, store))
+    yield KeyPlace(f"{store.path}", lambda: _stored(provider, store))
     for other in _same_account(provider):
-        yield Place(f"{store.path} ({other})", partial(_stored_key, other, store))
+        yield KeyPlace(f"{store.path} ({other})", partial(_stored_key, other, store))
     yield from _cloud_files(style, env)
 
 
@@ -185,8 +185,8 @@ def convention(provider: str) -> str:
     return f"{re.sub(r'[^A-Z0-9]', '_', provider.upper())}_API_KEY"
 
 
-def _variable(name: str, env: Env) -> Place:
-    return Place(name, lambda: _key(env.get(name, ""), f"env:{name}", _mode(name)))
+def _variable(name: str, env: Env) -> KeyPlace:
+    return KeyPlace(name, lambda: _key(env.get(name, ""), f"env:{name}", _mode(name)))
 
 
 def _mode(variable: str) -> AuthMode:
@@ -236,25 +236,27 @@ def _of_credential(credential: Credential, source: str) -> ResolvedAuth | None:
 # Clouds: what they hand out is found here by its traces, and fetched by `cloud`. It is no key: `api_key` stays empty.
 
 
-def _cloud_variables(style: AuthStyle | None, env: Env) -> Iterator[Place]:
+def _cloud_variables(style: AuthStyle | None, env: Env) -> Iterator[KeyPlace]:
     if style == "aws":
         for source, names in _AWS_VARIABLES:
-            yield Place(" + ".join(names), partial(_aws_given, source, names, env))
+            yield KeyPlace(" + ".join(names), partial(_aws_given, source, names, env))
     if style == "google":
-        yield Place(_GOOGLE_FILE, lambda: _ambient(f"google:{_GOOGLE_FILE}", bool(env.get(_GOOGLE_FILE, "").strip())))
+        yield KeyPlace(
+            _GOOGLE_FILE, lambda: _ambient(f"google:{_GOOGLE_FILE}", bool(env.get(_GOOGLE_FILE, "").strip()))
+        )
 
 
-def _cloud_files(style: AuthStyle | None, env: Env) -> Iterator[Place]:
+def _cloud_files(style: AuthStyle | None, env: Env) -> Iterator[KeyPlace]:
     if style == "aws":
         for name, usual in (("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config")):
             # docs.aws.amazon.com/cli/latest/userguide/cli-configure-files.html.
             path = Path(env.get(name, "").strip() or _user(env) / ".aws" / usual).expanduser()
-            yield Place(f"{path}", partial(_aws_file, path))
+            yield KeyPlace(f"{path}", partial(_aws_file, path))
     if style == "google":
         # docs.cloud.google.com/docs/authentication/application-default-credentials.
         folder = env.get("CLOUDSDK_CONFIG", "").strip() or _user(env) / ".config" / "gcloud"
         adc = Path(folder) / "application_default_credentials.json"
-        yield Place(f"{adc}", lambda: _ambient("google:adc", adc.is_file()))
+        yield KeyPlace(f"{adc}", lambda: _ambient("google:adc", adc.is_file()))
 
 
 def _aws_given(source: str, names: tuple[str, ...], env: Env) -> ResolvedAuth | None:

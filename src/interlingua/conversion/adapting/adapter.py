@@ -51,7 +51,7 @@ from .options import fit_options
 from .pairing import drop_failed, pair
 from .tools import fit_schemas, marked_custom, rename_ids, rename_tools
 from .turns import end_with_user, part_results_from_user, place_system, take_turns, verify_thinking
-from .work import SHAPE, Earlier, Totals, Work
+from .work import SHAPE, Earlier, HistoryTotals, Work
 
 
 class Adapted(tuple[Request, tuple[Loss, ...]]):
@@ -232,7 +232,7 @@ def _warn_of_overflow(work: Work) -> None:
     window = work.model.context_window or work.rules.default_window
     size = 0
     if work.rules.default_window is not None:
-        size = taken(work.source.context) if work.earlier is None else (work.earlier.totals or Totals()).given
+        size = taken(work.source.context) if work.earlier is None else (work.earlier.totals or HistoryTotals()).given
     if window is not None and size > window:
         why = f"about {size} tokens, of which the host reads {window}: it leaves out the beginning in silence"
         work.warnings.append(Loss("$.messages", "window", why, "weakened"))

@@ -37,7 +37,7 @@ MAX_MARKERS = 4
 _PARTS = (TextBlock, ImageBlock, AudioBlock, DocumentBlock)
 
 
-class Place(NamedTuple):
+class MarkerPlace(NamedTuple):
     """The position of a marker, or a possible one: its path in the source, the value with it, and how to change it."""
 
     path: str
@@ -55,34 +55,34 @@ class Place(NamedTuple):
 # --- positions of markers, in the order in which a provider reads ----------------------------------------------------
 
 
-def places(work: Work) -> Iterator[Place]:
+def places(work: Work) -> Iterator[MarkerPlace]:
     """Returns every position that can hold a marker."""
     yield from before_messages(work)
     yield from in_messages(work)
 
 
-def before_messages(work: Work) -> Iterator[Place]:
+def before_messages(work: Work) -> Iterator[MarkerPlace]:
     for at, tool in enumerate(work.tools or ()):
-        yield Place(f"{work.tool(at)}.cache", tool, _tool_putter(work, at))
+        yield MarkerPlace(f"{work.tool(at)}.cache", tool, _tool_putter(work, at))
     own = work.system == work.source.context.system
     for at, block in enumerate(work.system if isinstance(work.system, tuple) else ()):
-        yield Place(f"$.system[{at}].cache" if own else "$.system", block, _system_putter(work, at))
+        yield MarkerPlace(f"$.system[{at}].cache" if own else "$.system", block, _system_putter(work, at))
 
 
-def in_messages(work: Work) -> Iterator[Place]:
+def in_messages(work: Work) -> Iterator[MarkerPlace]:
     for turn in work.turns:
         yield from in_turn(turn)
 
 
-def in_turn(turn: Turn) -> Iterator[Place]:
+def in_turn(turn: Turn) -> Iterator[MarkerPlace]:
     for at, block in enumerate(turn.blocks):
         # platform.claude.com/docs/en/build-with-claude/prompt-caching, What can be cached: thinking cannot be marked
         # itself.
         if not isinstance(block, ThinkingBlock | OpaqueBlock):
-            yield Place(f"{turn.places[at]}.cache", block, lambda value, at=at: turn.put(at, value))  # type: ignore[misc]
+            yield MarkerPlace(f"{turn.places[at]}.cache", block, lambda value, at=at: turn.put(at, value))  # type: ignore[misc]
     if isinstance(turn.message, ToolResultMessage):
         path = f"{turn.path}.cache" if turn.at is not None else ""
-        yield Place(path, turn.message, lambda value: turn.set(cache=value.cache))
+        yield MarkerPlace(path, turn.message, lambda value: turn.set(cache=value.cache))
 
 
 def _tool_putter(work: Work, at: int) -> Callable[[Any], None]:
@@ -147,7 +147,7 @@ def strip_markers(work: Work) -> None:
             place.mark(None)
 
 
-def _report_stripped(found: Iterable[Place], work: Work) -> None:
+def _report_stripped(found: Iterable[MarkerPlace], work: Work) -> None:
     for place in found:
         if place.cache is not None:
             work.lost(place.path, "cache", "the target takes no cache markers", "dropped")
@@ -213,7 +213,7 @@ def shorten_lifetimes(work: Work) -> None:
         work.options = replace(work.options, cache_retention="short")
 
 
-def _shorten_in(found: Iterable[Place], longest: CacheMarker | None, work: Work) -> CacheMarker | None:
+def _shorten_in(found: Iterable[MarkerPlace], longest: CacheMarker | None, work: Work) -> CacheMarker | None:
     """Shortens lifetimes in these places; returns the last marker, which is `longest` if there is none."""
     for place in list(found):
         cache = place.cache

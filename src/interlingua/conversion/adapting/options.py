@@ -11,7 +11,7 @@ from ...dialects.reasoning import Fitted, asks, fit, is_off, is_on
 from ...values.losses import Severity
 from ...values.request import Options, Reasoning, ToolChoice
 from ...values.tokens import taken
-from .work import Totals, Work
+from .work import HistoryTotals, Work
 
 SCHEMA_NAME = "answer"
 FEWEST = 1024  # thinking budget in tokens, for a Claude of an unknown generation
@@ -98,7 +98,7 @@ def _fit_limit(options: Options, work: Work) -> Options:
     if window is None or options.max_tokens is None:
         return options
     # As sent, or adapting twice would find less room.
-    size = taken(work.request().context) if work.earlier is None else (work.earlier.totals or Totals()).sent
+    size = taken(work.request().context) if work.earlier is None else (work.earlier.totals or HistoryTotals()).sent
     room = window - size
     if not 0 < room < options.max_tokens:
         return options

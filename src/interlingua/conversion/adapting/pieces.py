@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from ...dialects.foreign_blocks import understood
-from ...values.compact import IdNumbers, Ids
+from ...values.compact import IdNumbers, StringTable
 from ...values.losses import Loss
 from ...values.messages import (
     AgentMessage,
@@ -29,7 +29,7 @@ from ...values.request import Context, ModelDescriptor, Request
 from ...values.tokens import Taken
 from .adapter import Adapted, adapt_piece, repair_structure, unchanged_piece
 from .pairing import UNASKED, call_ids, is_sent
-from .work import GO_ON, SHAPE, Earlier, Totals
+from .work import GO_ON, SHAPE, Earlier, HistoryTotals
 
 T = TypeVar("T")
 # From so many messages or characters on, a history is cut where it can be.
@@ -46,7 +46,7 @@ class CallPlaces:
     """The last place of each call id: after it, nothing refers to the id."""
 
     def __init__(self) -> None:
-        self.ids = Ids()
+        self.ids = StringTable()
         self._last = IdNumbers(self.ids)
 
     def add(self, at: int, message: AgentMessage) -> None:
@@ -323,8 +323,8 @@ def unchanged_pieces(request: Request, cut: Iterable[list[AgentMessage]]) -> Ite
 
 
 def count_totals(
-    request: Request, target: ModelDescriptor | str, cut: Iterable[list[AgentMessage]], ids: Ids
-) -> Totals:
+    request: Request, target: ModelDescriptor | str, cut: Iterable[list[AgentMessage]], ids: StringTable
+) -> HistoryTotals:
     """Adapts a history that is cut into pieces, and returns what all of them have."""
     given, sent = Taken(), Taken()
 
@@ -341,7 +341,7 @@ def count_totals(
         for message in messages:
             if message.content != GO_ON:  # added after the tokens are counted
                 sent.add(message)
-    return Totals(earlier.markers.own, sent.total(as_sent), given.total(about))
+    return HistoryTotals(earlier.markers.own, sent.total(as_sent), given.total(about))
 
 
 def _is_kept(following: tuple[Message, ...], made: tuple[Message, ...]) -> bool:

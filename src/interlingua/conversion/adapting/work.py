@@ -12,7 +12,7 @@ from ...dialects.foreign_blocks import understood
 from ...dialects.generations import UNKNOWN, Generation, generation
 from ...dialects.limits import TargetLimits
 from ...dialects.registry import WIRES, canonical, family, limits_of, vendor
-from ...values.compact import IdNumbers, Ids, IdSet
+from ...values.compact import IdNumbers, IdSet, StringTable
 from ...values.errors import InterlinguaError, unknown
 from ...values.losses import Loss, Severity
 from ...values.messages import (
@@ -105,7 +105,7 @@ def is_plain(block: Block) -> bool:
 class EarlierIds:
     """The ids of calls in the pieces of a history before one: those that were given, and those that are sent."""
 
-    def __init__(self, ids: Ids) -> None:
+    def __init__(self, ids: StringTable) -> None:
         self._sent, self._given = IdSet(ids), IdNumbers(ids)
 
     def __contains__(self, id: object) -> bool:
@@ -134,7 +134,7 @@ class Markers(NamedTuple):
     longest: CacheMarker | None = None  # the last one: no lifetime after it may be longer
 
 
-class Totals(NamedTuple):
+class HistoryTotals(NamedTuple):
     """What a history has as a whole."""
 
     markers: int = 0  # in messages, as sent
@@ -145,7 +145,7 @@ class Totals(NamedTuple):
 class Earlier:
     """What the pieces of a history before one leave to it; `totals` is None while they are counted."""
 
-    def __init__(self, ids: Ids, totals: Totals | None) -> None:
+    def __init__(self, ids: StringTable, totals: HistoryTotals | None) -> None:
         self.totals = totals
         self.ids = EarlierIds(ids)
         self.media: MediaFitter | None = None

@@ -225,7 +225,7 @@ def encode_call(call: ToolCall, report: Reporter) -> dict[str, Any]:
     return restored(wire, call.extra, API) if call.extra else wire
 
 
-class Parts:
+class AnswerParts:
     """The fields of an assistant message; `in_order` is whether decoding them gives the same order of blocks."""
 
     def __init__(self, blocks: tuple[Block, ...], report: Reporter = QUIET) -> None:
@@ -279,7 +279,7 @@ def encode_assistant(message: AssistantMessage, report: Reporter) -> dict[str, A
     if isinstance(content, str):
         wire["content"] = content
     elif content is not None:
-        parts = Parts(content, report)
+        parts = AnswerParts(content, report)
         if not parts.in_order:
             report.lost("content", ORDER, "weakened", field="content")
         wire |= parts.message()

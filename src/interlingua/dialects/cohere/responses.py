@@ -43,7 +43,7 @@ from ..residual import (
 )
 from ..streaming import Decoder, Encoder, OpenBlocks
 from .content import (
-    Parts,
+    AnswerParts,
     cited,
     decode_block,
     decode_call,
@@ -317,7 +317,7 @@ class StreamDecoder(Decoder):
     def _finish(self) -> None:
         self._close_blocks()
         blocks = tuple(self._record.content)
-        message = {"role": "assistant", **Parts(blocks).message()}
+        message = {"role": "assistant", **AnswerParts(blocks).message()}
         if self._citations:
             message["citations"] = self._citations
         wire = {**self._shell, "message": {**message, **self._message}}
@@ -439,7 +439,7 @@ class StreamEncoder(Encoder):
 
     def _end_block(self, index: int, block: Block) -> bytes:
         self._blocks[index] = block
-        parts = Parts((block,))
+        parts = AnswerParts((block,))
         self._waiting.pop(index, None)
         if index in self._places:  # it began as a block of another kind
             return _content("content-end", self._places.end(index), None)
@@ -455,7 +455,7 @@ class StreamEncoder(Encoder):
 
     def _end(self, message: AssistantMessage) -> bytes:
         answer = _whole_answer(message)
-        sent = {"role": "assistant", **Parts(tuple(self._blocks[at] for at in sorted(self._blocks))).message()}
+        sent = {"role": "assistant", **AnswerParts(tuple(self._blocks[at] for at in sorted(self._blocks))).message()}
         rest = {key: value for key, value in answer.pop("message").items() if key not in sent or sent[key] != value}
         delta = {key: value for key, value in answer.items() if key != "id"}
         end = {"type": "message-end", "delta": {**delta, **({"message": rest} if rest else {})}}

@@ -26,7 +26,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.compact import IdMap, IdNumbers, Ids, IdSet
+from ...values.compact import IdMap, IdNumbers, IdSet, StringTable
 from ...values.errors import InterlinguaError
 from ...values.losses import QUIET, Encoded, Lines, Reporter, SupportTable
 from ...values.messages import (
@@ -479,7 +479,7 @@ class _Reading:
     `unique`: it is known that no line has the id of another. `ids`: those of a file that is too large for a `dict`.
     """
 
-    def __init__(self, *, unique: bool = False, ids: Ids | None = None) -> None:
+    def __init__(self, *, unique: bool = False, ids: StringTable | None = None) -> None:
         self.unique = unique
         self.repeats = False  # whether a line had the id of another
         # The entries of sub-agents, with the call that they belong to if the line names it.
@@ -578,7 +578,7 @@ class _Links:
     Beside them the answer of each call, and the entries so far. `ids`: those of a file that is too large for a `dict`.
     """
 
-    def __init__(self, ids: Ids | None = None) -> None:
+    def __init__(self, ids: StringTable | None = None) -> None:
         self.tails: IdMap | dict[str, str] = {} if ids is None else IdMap(ids)
         self.member: IdMap | dict[str, str] = {} if ids is None else IdMap(ids)
         self.callers: IdMap | dict[str, str] = {} if ids is None else IdMap(ids)
@@ -604,7 +604,7 @@ class _Stream:
     def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]]) -> None:
         self._lines = lines
         self.head: str | None = None
-        session = _Reading(ids=Ids())
+        session = _Reading(ids=StringTable())
         sizes = IdNumbers()
         unnamed = IdSet()  # answers with a line that has no id
         last: dict[int, str] = {}  # by rank (of the main thread, with an id, any): the last id, the last model
@@ -631,7 +631,7 @@ class _Stream:
         self.about = session.about(models.get(0 if 0 in last else 1 if 1 in last else 2), {})
 
     def entries(self) -> Iterator[Entry]:
-        ids = Ids()
+        ids = StringTable()
         session = _Reading(unique=self._unique, ids=ids)
         aliases, chains = IdMap(ids), _Links(ids)
         last: str | None = None

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
-from ...values.compact import IdMap, IdNumbers, Ids
+from ...values.compact import IdMap, IdNumbers, StringTable
 from ...values.messages import AssistantMessage
 from ...values.request import Entry
 from ..residual import optional
@@ -63,7 +63,7 @@ class Kept:
         entries: Iterable[Entry],
         aliases: IdMap | Mapping[str | None, str | None],
         sub_agents: Container[str],
-        ids: Ids | None = None,
+        ids: StringTable | None = None,
     ) -> None:
         self._aliases = aliases
         self._places: IdNumbers | dict[str, int] = {} if ids is None else IdNumbers(ids)

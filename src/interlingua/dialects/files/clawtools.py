@@ -29,7 +29,7 @@ from ...values.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from ...values.folding import CUT_OFF, Recorder, parse_arguments
+from ...values.folding import CUT_OFF, EventRecorder, parse_arguments
 from ...values.interop import attribute
 from ...values.losses import QUIET, Encoded, Reporter, SupportTable, dropped, encoded, kept, record, some
 from ...values.messages import (
@@ -479,7 +479,7 @@ def _projected_end(event: Done) -> dict[str, Any]:
 
 def unproject(events: Iterable[Any]) -> Iterator[StreamEvent]:
     """Returns the stream events of clawtools protocol events: the inverse of `project`."""
-    recorder = Recorder(AssistantMessage(content=()))
+    recorder = EventRecorder(AssistantMessage(content=()))
     reader = EventReader(recorder)
     for event in events:
         reader.feed(event)
@@ -497,7 +497,7 @@ class EventReader:
     wants it. `mint` makes the id of a call that has none.
     """
 
-    def __init__(self, recorder: Recorder, mint: Callable[[], str] | None = None) -> None:
+    def __init__(self, recorder: EventRecorder, mint: Callable[[], str] | None = None) -> None:
         self._recorder = recorder
         self._mint = mint or (lambda: f"call_{self._count}")
         self._count = 0
@@ -620,7 +620,7 @@ def _error_text(error: Any) -> str:
 # --- mistakes --------------------------------------------------------------------------------------------------------
 
 
-class Mistake(NamedTuple):
+class ShapeMistake(NamedTuple):
     """The path of a mistake, such as another wire's shape, with a message and the remedy."""
 
     path: str
@@ -628,7 +628,7 @@ class Mistake(NamedTuple):
     remedy: str
 
 
-def mistakes(value: Any, messages: Iterable[Any] | None = None) -> list[Mistake]:
+def mistakes(value: Any, messages: Iterable[Any] | None = None) -> list[ShapeMistake]:
     """Every shape of another wire in a context or a list of messages, and what to write instead.
 
     `messages` are those of a context that is given without them.
@@ -640,10 +640,10 @@ def mistakes(value: Any, messages: Iterable[Any] | None = None) -> list[Mistake]
     return list(_in_context(an_object(body, API), messages))
 
 
-def _in_context(context: dict[str, Any], messages: Iterable[Any] | None) -> Iterator[Mistake]:
+def _in_context(context: dict[str, Any], messages: Iterable[Any] | None) -> Iterator[ShapeMistake]:
     for key in ("system", "systemInstruction", "system_instruction", "instructions"):
         if key in context:
-            yield Mistake(
+            yield ShapeMistake(
                 f"$.{key}",
                 f"the system text is in `{key}`",
                 f"write it as `systemPrompt`: {_joined_text(context[key])}",
@@ -651,7 +651,7 @@ def _in_context(context: dict[str, Any], messages: Iterable[Any] | None) -> Iter
     if "messages" not in context:
         for key in ("contents", "input"):
             if isinstance(context.get(key), list):
-                yield Mistake(f"$.{key}", f"the messages are in `{key}`", "name the list `messages`")
+                yield ShapeMistake(f"$.{key}", f"the messages are in `{key}`", "name the list `messages`")
                 yield from _in_messages(context[key], f"$.{key}")
     yield from _in_messages(list_of(context.get("messages")) if messages is None else messages, "$.messages")
     for at, tool in enumerate(list_of(context.get("tools"))):
@@ -661,22 +661,22 @@ def _in_context(context: dict[str, Any], messages: Iterable[Any] | None) -> Iter
 Names = dict[str, str] | IdMap  # call id -> tool name, for remedies that can be pasted
 
 
-def _in_messages(messages: Iterable[Any], path: str) -> Iterator[Mistake]:
+def _in_messages(messages: Iterable[Any], path: str) -> Iterator[ShapeMistake]:
     names: Names = {}
     for at, message in enumerate(messages):
         note_names(message, names)
         yield from mistakes_in(message, f"{path}[{at}]", at, names)
 
 
-def mistakes_in(message: Any, path: str, at: int, names: Names) -> Iterator[Mistake]:
+def mistakes_in(message: Any, path: str, at: int, names: Names) -> Iterator[ShapeMistake]:
     """Every shape of another wire in one message; `names` are those that `note_names` found in it and before it."""
     if not isinstance(message, dict):
-        yield Mistake(path, f"message {at} is not an object", 'write {"role": "user", "content": "…"}')
+        yield ShapeMistake(path, f"message {at} is not an object", 'write {"role": "user", "content": "…"}')
         return
     role = optional(message.get("role"))
     if role in RESULT_ROLES:
         text = f"message {at} has the role `{role}`: results have the role `toolResult`"
-        yield Mistake(path, text, f"write {_right_result(message, names)}")
+        yield ShapeMistake(path, text, f"write {_right_result(message, names)}")
         return
     yield from _in_role(message, role, path, at, names)
     if role == "toolResult":
@@ -684,40 +684,44 @@ def mistakes_in(message: Any, path: str, at: int, names: Names) -> Iterator[Mist
     for key in ("tool_calls", "toolCalls"):
         for place, call in enumerate(list_of(message.get(key))):
             text = f"message {at} has its call {place} in a top-level `{key}`"
-            yield Mistake(f"{path}.{key}[{place}]", text, f"put {_right_call(call)} into `content`")
+            yield ShapeMistake(f"{path}.{key}[{place}]", text, f"put {_right_call(call)} into `content`")
     for key in ("function_call", "functionCall"):
         if isinstance(message.get(key), dict):
             text = f"message {at} has its call in a top-level `{key}`"
-            yield Mistake(f"{path}.{key}", text, f"put {_right_call(message[key])} into `content`")
+            yield ShapeMistake(f"{path}.{key}", text, f"put {_right_call(message[key])} into `content`")
     if "parts" in message:
-        yield Mistake(f"{path}.parts", f"message {at} has `parts`", "name the list `content`, of blocks with a `type`")
+        yield ShapeMistake(
+            f"{path}.parts", f"message {at} has `parts`", "name the list `content`, of blocks with a `type`"
+        )
     for key in ("content", "parts"):
         for place, block in enumerate(list_of(message.get(key))):
             yield from _in_block(block, role, f"{path}.{key}[{place}]", f"block {place} of message {at}", names)
 
 
-def _in_role(message: dict[str, Any], role: str | None, path: str, at: int, names: Names) -> Iterator[Mistake]:
+def _in_role(message: dict[str, Any], role: str | None, path: str, at: int, names: Names) -> Iterator[ShapeMistake]:
     if role in ("user", "assistant", "toolResult"):
         return
     if role in SYSTEM_ROLES:
         text = f"message {at} has the role `{role}`: the system text is not a message"
-        yield Mistake(
+        yield ShapeMistake(
             f"{path}.role", text, f"write it as the context's `systemPrompt`: {_joined_text(message.get('content'))}"
         )
     elif role in OTHER_ROLES:
-        yield Mistake(f"{path}.role", f"message {at} has the role `{role}`", f'write "role": "{OTHER_ROLES[role]}"')
+        yield ShapeMistake(
+            f"{path}.role", f"message {at} has the role `{role}`", f'write "role": "{OTHER_ROLES[role]}"'
+        )
     elif role is None and optional(message.get("type")) in CALL_TYPES:
         text = f"item {at} is a call outside a message"
         remedy = f'write {{"role": "assistant", "content": [{_right_call(message)}]}}'
-        yield Mistake(path, text, remedy)
+        yield ShapeMistake(path, text, remedy)
     elif role is None and optional(message.get("type")) in RESULT_TYPES:
-        yield Mistake(path, f"item {at} is a result without a role", f"write {_right_result(message, names)}")
+        yield ShapeMistake(path, f"item {at} is a result without a role", f"write {_right_result(message, names)}")
     else:
         text = f"message {at} has the role `{role}`" if role is not None else f"message {at} has no role"
-        yield Mistake(f"{path}.role", text, "the roles are `user`, `assistant` and `toolResult`")
+        yield ShapeMistake(f"{path}.role", text, "the roles are `user`, `assistant` and `toolResult`")
 
 
-def _in_result(message: dict[str, Any], path: str, at: int, names: Names) -> Iterator[Mistake]:
+def _in_result(message: dict[str, Any], path: str, at: int, names: Names) -> Iterator[ShapeMistake]:
     right = f"write {_right_result(message, names)}"
     for wrong, name in (
         ("tool_call_id", "toolCallId"),
@@ -727,11 +731,11 @@ def _in_result(message: dict[str, Any], path: str, at: int, names: Names) -> Ite
         ("is_error", "isError"),
     ):
         if wrong in message and name not in message:
-            yield Mistake(f"{path}.{wrong}", f"message {at} has `{wrong}`: the field is `{name}`", right)
+            yield ShapeMistake(f"{path}.{wrong}", f"message {at} has `{wrong}`: the field is `{name}`", right)
     for name, kind in (("toolCallId", str), ("toolName", str), ("isError", bool), ("content", list)):
         if not isinstance(message.get(name), kind) and not any(wrong in message for wrong in _MISSPELLED.get(name, ())):
             text = f"message {at} has no `{name}` of the right kind ({_KINDS[kind]})"
-            yield Mistake(f"{path}.{name}", text, right)
+            yield ShapeMistake(f"{path}.{name}", text, right)
 
 
 _KINDS = {str: "a string", bool: "true or false", list: "a list of blocks"}
@@ -742,58 +746,58 @@ _MISSPELLED = {
 }
 
 
-def _in_block(block: Any, role: Any, path: str, where: str, names: Names) -> Iterator[Mistake]:
+def _in_block(block: Any, role: Any, path: str, where: str, names: Names) -> Iterator[ShapeMistake]:
     if not isinstance(block, dict):
-        yield Mistake(path, f"{where} is not an object", f"write {_right_text(block)}")
+        yield ShapeMistake(path, f"{where} is not an object", f"write {_right_text(block)}")
         return
     kind = optional(block.get("type"))
     inner = next((key for key in (*CALL_KEYS, *RESULT_KEYS, *IMAGE_KEYS) if isinstance(block.get(key), dict)), None)
     if kind in CALL_TYPES or (kind is None and inner in CALL_KEYS):
         call = block[inner] if inner and kind is None else block
-        yield Mistake(
+        yield ShapeMistake(
             path, f"{where} is a `{kind or inner}`: calls are `toolCall` blocks", f"write {_right_call(call)}"
         )
     elif kind in RESULT_TYPES or (kind is None and inner in RESULT_KEYS):
         result = block[inner] if inner and kind is None else block
         text = f"{where} is a `{kind or inner}`: a result is a message of its own"
-        yield Mistake(path, text, f"write {_right_result(result, names)}")
+        yield ShapeMistake(path, text, f"write {_right_result(result, names)}")
     elif kind in TEXT_TYPES or (kind is None and isinstance(block.get("text"), str)):
         text = f"{where} is `{kind}`" if kind else f"{where} has no `type`"
-        yield Mistake(path, text, f"write {_right_text(block.get('text'))}")
+        yield ShapeMistake(path, text, f"write {_right_text(block.get('text'))}")
     elif kind in IMAGE_TYPES or (kind is None and inner in IMAGE_KEYS):
         yield from _in_image(block, role, path, where)
     elif kind == "toolCall" and not isinstance(block.get("arguments"), dict):
-        yield Mistake(f"{path}.arguments", f"{where} has no arguments object", f"write {_right_call(block)}")
+        yield ShapeMistake(f"{path}.arguments", f"{where} has no arguments object", f"write {_right_call(block)}")
     elif kind is None:
-        yield Mistake(path, f"{where} has no `type`", 'a block has a `type`: "text", "image" or "toolCall"')
+        yield ShapeMistake(path, f"{where} has no `type`", 'a block has a `type`: "text", "image" or "toolCall"')
 
 
-def _in_image(block: dict[str, Any], role: Any, path: str, where: str) -> Iterator[Mistake]:
+def _in_image(block: dict[str, Any], role: Any, path: str, where: str) -> Iterator[ShapeMistake]:
     kind, given = block.get("type"), block.get("image_url")
     right = isinstance(block.get("data"), str) and isinstance(block.get("mimeType"), str)
     if kind == "image_url":
         right = role == "user" and isinstance(given, dict) and isinstance(given.get("url"), str)
     if not right:
         provided = f"{where} has a picture as `{kind}`" if kind else f"{where} is a picture without a `type`"
-        yield Mistake(path, provided, f"write {_right_image(block, role)}")
+        yield ShapeMistake(path, provided, f"write {_right_image(block, role)}")
 
 
-def _in_tool(tool: Any, path: str, at: int) -> Iterator[Mistake]:
+def _in_tool(tool: Any, path: str, at: int) -> Iterator[ShapeMistake]:
     if not isinstance(tool, dict):
-        yield Mistake(path, f"tool {at} is not an object", "write " + _right_tool({}))
+        yield ShapeMistake(path, f"tool {at} is not an object", "write " + _right_tool({}))
         return
     for wrapper in ("function", "toolSpec"):
         if isinstance(tool.get(wrapper), dict):
-            yield Mistake(path, f"tool {at} is wrapped in `{wrapper}`", f"write {_right_tool(tool[wrapper])}")
+            yield ShapeMistake(path, f"tool {at} is wrapped in `{wrapper}`", f"write {_right_tool(tool[wrapper])}")
             return
     for key in ("functionDeclarations", "function_declarations"):
         if isinstance(tool.get(key), list):
             right = ", ".join(_right_tool(inner) for inner in tool[key] if isinstance(inner, dict))
-            yield Mistake(path, f"tool {at} is a list of `{key}`", f"write {right}")
+            yield ShapeMistake(path, f"tool {at} is a list of `{key}`", f"write {right}")
             return
     for key in _SCHEMA_KEYS[1:]:
         if key in tool and "input_schema" not in tool:
-            yield Mistake(f"{path}.{key}", f"tool {at} has its schema in `{key}`", f"write {_right_tool(tool)}")
+            yield ShapeMistake(f"{path}.{key}", f"tool {at} has its schema in `{key}`", f"write {_right_tool(tool)}")
 
 
 _SCHEMA_KEYS = ("input_schema", "parameters", "inputSchema", "parametersJsonSchema")

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.compact import IdNumbers, Ids, IdSet
+from ...values.compact import IdNumbers, IdSet, StringTable
 from ...values.errors import BadWire
 from ...values.messages import (
     Block,
@@ -49,7 +49,7 @@ class _Survey:
     """
 
     def __init__(self, lines: ReadAgain, *, in_memory: bool) -> None:
-        ids = Ids()
+        ids = StringTable()
         self._results: dict[str, Record] | None = {} if in_memory else None
         self._places = IdNumbers(ids)  # call -> the place of its result: the last one
         self._asked = IdSet(ids)

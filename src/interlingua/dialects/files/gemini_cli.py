@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.compact import IdNumbers, Ids, IdSet
+from ...values.compact import IdNumbers, IdSet, StringTable
 from ...values.errors import BadWire, Unsupported
 from ...values.losses import QUIET, Encoded, Lines, Reporter, SupportTable
 from ...values.messages import (
@@ -585,7 +585,7 @@ class _Log:
 
     def __init__(self) -> None:
         self.head: str | None = None  # when the entries are read
-        self._ids = Ids()
+        self._ids = StringTable()
         self._live = array("q")  # lines in their places; those of `$set` are negative: see `_made`
         self._live_ids = array("q")
         self._places = IdNumbers(self._ids)  # id -> its place among what is live, or was

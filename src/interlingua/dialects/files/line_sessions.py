@@ -178,7 +178,7 @@ class EntryStream:
         numbers = reader.order(records())
         if numbers is not None and not isinstance(records, Listed):
             raise FormatError("the records are in another order than their messages; read the file", "$")
-        self._order = None if numbers is None else templates.Order(numbers, records.pick)  # type: ignore[attr-defined]
+        self._order = None if numbers is None else templates.RecordOrder(numbers, records.pick)  # type: ignore[attr-defined]
         self.about = self._survey()
         self.head, self._parents = reader.head, reader.parents
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from ...values import jsontext
-from ...values.compact import IdMap, IdNumbers, Ids, IdSet
+from ...values.compact import IdMap, IdNumbers, IdSet, StringTable
 from ...values.errors import BadWire
 from ...values.losses import (
     QUIET,
@@ -313,7 +313,7 @@ def _encoded_message(message: Message, report: Reporter) -> dict[str, Any]:
 class _Encoded:
     """The messages encoded so far, each with the indexes of its entries."""
 
-    def __init__(self, entries: tuple[Entry, ...], report: Reporter, ids: Ids | None = None) -> None:
+    def __init__(self, entries: tuple[Entry, ...], report: Reporter, ids: StringTable | None = None) -> None:
         """`ids`: those of a conversation that is too large for a `dict`."""
         self.messages: list[tuple[dict[str, Any], list[int]]] = []
         self._entries: Mapping[int, Entry] = dict(enumerate(entries))
@@ -801,7 +801,7 @@ class CanvasWriter:
     def __init__(self, about: Conversation) -> None:
         """`about` is the conversation; its entries are not used."""
         self._about = about
-        self._ids = ids = Ids()
+        self._ids = ids = StringTable()
         self._taken = IdSet(ids)
         self._stands = IdNumbers(ids)  # as in `_Canvas._groups`, by the numbers of the ids
         self._first, self._last = IdNumbers(ids), IdNumbers(ids)  # of the children of a node, as places in:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ...values.folding import parse_arguments
 from ..foreign_blocks import CALL_TYPES, RESULT_TYPES, call_parts, result_parts, shown
-from .clawtools import Mistake
+from .clawtools import ShapeMistake
 
 Kinds = Mapping[str, tuple[type, ...]]  # the fields that a value must have
 
@@ -32,9 +32,9 @@ _RESULT_ROLES = ("tool", "function", "toolResult", "tool_result")
 _CALLS = ("tool_calls", "toolCalls", "function_call", "functionCall")
 
 
-def _in_message(message: Any, path: str, rules: _Rules) -> Iterator[Mistake]:
+def _in_message(message: Any, path: str, rules: _Rules) -> Iterator[ShapeMistake]:
     if not isinstance(message, dict):
-        yield Mistake(path, "a message is an object", 'write {"role": "user", "content": "…"}')
+        yield ShapeMistake(path, "a message is an object", 'write {"role": "user", "content": "…"}')
         return
     role, content = message.get("role"), message.get("content")
     if role not in rules.roles:
@@ -43,26 +43,26 @@ def _in_message(message: Any, path: str, rules: _Rules) -> Iterator[Mistake]:
         if key in message and key != rules.call_place:
             calls = message[key] if isinstance(message[key], list) else [message[key]]
             right = ", ".join(_right_call(call, rules) for call in calls)
-            yield Mistake(f"{path}.{key}", f"calls are in `{key}`", f"write {right} in `{rules.call_place}`")
+            yield ShapeMistake(f"{path}.{key}", f"calls are in `{key}`", f"write {right} in `{rules.call_place}`")
     if isinstance(content, list):
         for at, block in enumerate(content):
             yield from _in_block(block, f"{path}.content[{at}]", rules)
     elif not isinstance(content, str) and not (rules.optional_content and content is None):
         text = "the content is missing" if content is None else f"the content is no text: {type(content).__name__}"
-        yield Mistake(f"{path}.content", text, "write a string, or a list of blocks with a `type`")
+        yield ShapeMistake(f"{path}.content", text, "write a string, or a list of blocks with a `type`")
 
 
-def _wrong_role(message: dict[str, Any], path: str, rules: _Rules) -> Mistake:
+def _wrong_role(message: dict[str, Any], path: str, rules: _Rules) -> ShapeMistake:
     role = message.get("role")
     text = "the message has no role" if role is None else f"unknown role {shown(role)}"
     if role in _RESULT_ROLES:
-        return Mistake(f"{path}.role", text, f"write {_right_result(message, rules)}")
+        return ShapeMistake(f"{path}.role", text, f"write {_right_result(message, rules)}")
     meant = _MEANT.get(role) if isinstance(role, str) else None
     roles = ", ".join(f"`{name}`" for name in rules.roles)
-    return Mistake(f"{path}.role", text, f'write "role": "{meant}"' if meant else f"the roles are {roles}")
+    return ShapeMistake(f"{path}.role", text, f'write "role": "{meant}"' if meant else f"the roles are {roles}")
 
 
-def _in_block(block: Any, path: str, rules: _Rules) -> Iterator[Mistake]:
+def _in_block(block: Any, path: str, rules: _Rules) -> Iterator[ShapeMistake]:
     given = block.get("type") if isinstance(block, dict) else None
     kind = given if isinstance(given, str) else ""
     known = rules.blocks.get(kind)
@@ -72,22 +72,24 @@ def _in_block(block: Any, path: str, rules: _Rules) -> Iterator[Mistake]:
         for at, item in enumerate(inner if kind == "tool_result" and isinstance(inner, list) else ()):
             yield from _in_block(item, f"{path}.content[{at}]", rules)
     elif kind in CALL_TYPES:
-        yield Mistake(path, f"calls are no `{kind}` blocks", f"write {_right_call(block, rules)}")
+        yield ShapeMistake(path, f"calls are no `{kind}` blocks", f"write {_right_call(block, rules)}")
     elif kind in RESULT_TYPES:
-        yield Mistake(path, f"results are no `{kind}` blocks", f"write {_right_result(block, rules)}")
+        yield ShapeMistake(path, f"results are no `{kind}` blocks", f"write {_right_result(block, rules)}")
     elif isinstance(block, dict) and isinstance(block.get("text"), str):
         right = shown({"type": "text", "text": block["text"]})
-        yield Mistake(path, f"texts are no {shown(given)} blocks", f"write {right}")
+        yield ShapeMistake(path, f"texts are no {shown(given)} blocks", f"write {right}")
     else:
         kinds = ", ".join(f"`{name}`" for name in rules.blocks)
-        yield Mistake(path, f"unknown block type {shown(given)}", f"the types of blocks are {kinds}")
+        yield ShapeMistake(path, f"unknown block type {shown(given)}", f"the types of blocks are {kinds}")
 
 
-def _in_fields(value: dict[str, Any], path: str, kinds: Kinds, what: str) -> Iterator[Mistake]:
+def _in_fields(value: dict[str, Any], path: str, kinds: Kinds, what: str) -> Iterator[ShapeMistake]:
     for name, allowed in kinds.items():
         if not isinstance(value.get(name), allowed):
             right = " or ".join(_NAMES[kind] for kind in allowed)
-            yield Mistake(f"{path}.{name}", f"{what} has no `{name}` that is {right}", f"write `{name}` as {right}")
+            yield ShapeMistake(
+                f"{path}.{name}", f"{what} has no `{name}` that is {right}", f"write `{name}` as {right}"
+            )
 
 
 def _right_call(call: Any, rules: _Rules) -> str:
@@ -116,7 +118,7 @@ _MISSPELLED = {"tool_call_id": "toolCallId", "tool_use_id": "toolCallId", "tool_
 _STOPS = ("end_turn", "tool_use", "max_tokens", "stop_sequence")
 
 
-def in_attocode(value: Any, messages: Iterable[Any] | None = None) -> Iterator[Mistake]:
+def in_attocode(value: Any, messages: Iterable[Any] | None = None) -> Iterator[ShapeMistake]:
     """The mistakes in a list of messages, in a chat with its options, or in a `ChatResponse`.
 
     `messages` are those of a value that is given without them.
@@ -133,39 +135,41 @@ def in_attocode(value: Any, messages: Iterable[Any] | None = None) -> Iterator[M
         yield from _in_calls(value, "$")
         if "stopReason" in value and value["stopReason"] not in _STOPS:
             reasons = ", ".join(f"`{word}`" for word in _STOPS)
-            yield Mistake("$.stopReason", f"unknown stop reason {shown(value['stopReason'])}", f"write {reasons}")
+            yield ShapeMistake("$.stopReason", f"unknown stop reason {shown(value['stopReason'])}", f"write {reasons}")
 
 
-def _beside(message: dict[str, Any], path: str) -> Iterator[Mistake]:
+def _beside(message: dict[str, Any], path: str) -> Iterator[ShapeMistake]:
     """What stands beside the content of a message: its calls, its results, the call that it answers."""
     for wrong, right in _MISSPELLED.items():
         if wrong in message:
-            yield Mistake(f"{path}.{wrong}", f"the field is `{right}`, not `{wrong}`", f"write it as `{right}`")
+            yield ShapeMistake(f"{path}.{wrong}", f"the field is `{right}`, not `{wrong}`", f"write it as `{right}`")
     yield from _in_calls(message, path)
     results = message.get("toolResults")
     if "toolResults" in message and not isinstance(results, list):
-        yield Mistake(f"{path}.toolResults", "the results are no list", "write a list of results")
+        yield ShapeMistake(f"{path}.toolResults", "the results are no list", "write a list of results")
     for at, result in enumerate(results if isinstance(results, list) else ()):
         if not isinstance(result, dict) or not isinstance(result.get("callId"), str):
             right = shown({"callId": "…", "result": "…"})
-            yield Mistake(f"{path}.toolResults[{at}]", "the result names no call", f"write {right}")
+            yield ShapeMistake(f"{path}.toolResults[{at}]", "the result names no call", f"write {right}")
         elif "error" in result and not isinstance(result["error"], str):
-            yield Mistake(f"{path}.toolResults[{at}].error", "the error is no text", "write `error` as a string")
+            yield ShapeMistake(f"{path}.toolResults[{at}].error", "the error is no text", "write `error` as a string")
     answers = isinstance(message.get("toolCallId"), str) or bool(results)
     if message.get("role") == "tool" and not answers and not _MISSPELLED.keys() & message.keys():
-        yield Mistake(f"{path}.toolCallId", "the result names no call", "write the call's id as `toolCallId`")
+        yield ShapeMistake(f"{path}.toolCallId", "the result names no call", "write the call's id as `toolCallId`")
     if message.get("content") is None and not message.get("toolCalls") and not results:
-        yield Mistake(f"{path}.content", "the content is missing", "write a string, or a list of blocks with a `type`")
+        yield ShapeMistake(
+            f"{path}.content", "the content is missing", "write a string, or a list of blocks with a `type`"
+        )
 
 
-def _in_calls(value: dict[str, Any], path: str) -> Iterator[Mistake]:
+def _in_calls(value: dict[str, Any], path: str) -> Iterator[ShapeMistake]:
     calls = value.get("toolCalls")
     if "toolCalls" in value and not isinstance(calls, list):
-        yield Mistake(f"{path}.toolCalls", "the calls are no list", "write a list of calls")
+        yield ShapeMistake(f"{path}.toolCalls", "the calls are no list", "write a list of calls")
     for at, call in enumerate(calls if isinstance(calls, list) else ()):
         place = f"{path}.toolCalls[{at}]"
         if not isinstance(call, dict) or not all(isinstance(call.get(key), kinds) for key, kinds in _CALL.items()):
-            yield Mistake(
+            yield ShapeMistake(
                 place, "a call has an id, a name and an arguments object", f"write {_right_call(call, _ATTOCODE)}"
             )
 
@@ -192,7 +196,7 @@ _CANVAS = _Rules(
 )
 
 
-def in_canvas(value: Any) -> Iterator[Mistake]:
+def in_canvas(value: Any) -> Iterator[ShapeMistake]:
     """The mistakes in a canvas, alone or under `data`, or in a list of its messages."""
     if isinstance(value, list):
         for at, message in enumerate(value):
@@ -209,13 +213,13 @@ def in_canvas(value: Any) -> Iterator[Mistake]:
             yield from _in_node(key, node, path, nodes)
 
 
-def _in_node(key: str, node: dict[str, Any], path: str, nodes: Mapping[str, Any]) -> Iterator[Mistake]:
+def _in_node(key: str, node: dict[str, Any], path: str, nodes: Mapping[str, Any]) -> Iterator[ShapeMistake]:
     if node.get("id", key) != key:
-        yield Mistake(f"{path}.id", f"the node is filed as {shown(key)}", f'write "id": {shown(key)}')
+        yield ShapeMistake(f"{path}.id", f"the node is filed as {shown(key)}", f'write "id": {shown(key)}')
     parent, children = node.get("parent_id"), node.get("child_ids", [])
     if parent is not None and not (isinstance(parent, str) and parent in nodes):
         remedy = "name a node of this canvas, or null for a beginning"
-        yield Mistake(f"{path}.parent_id", f"no node {shown(parent)}", remedy)
+        yield ShapeMistake(f"{path}.parent_id", f"no node {shown(parent)}", remedy)
     for at, child in enumerate(children if isinstance(children, list) else ()):
         if not isinstance(child, str) or child not in nodes:
-            yield Mistake(f"{path}.child_ids[{at}]", f"no node {shown(child)}", "name nodes of this canvas")
+            yield ShapeMistake(f"{path}.child_ids[{at}]", f"no node {shown(child)}", "name nodes of this canvas")

@@ -118,7 +118,7 @@ def _folders(value: Any, depth: int = 6) -> Iterator[str]:
         yield from _folders(item, depth - 1)
 
 
-class SessionWriter(Protocol):
+class NewSessionWriter(Protocol):
     """Writes a session message by message: the lines before them, of each, and after them.
 
     `UNSUPPORTED` are the fields of a conversation that the program has of its own.
@@ -143,7 +143,7 @@ def _messages(conversation: Conversation) -> list[Message]:
     return [message for message in conversation.messages if not isinstance(message, CustomMessage)]
 
 
-def _written(conversation: Conversation, writer_of: type[SessionWriter]) -> Encoded:
+def _written(conversation: Conversation, writer_of: type[NewSessionWriter]) -> Encoded:
     writer = writer_of(conversation, facts_of(conversation))
     lines, losses = Lines(writer.begin()), list(unsupported(conversation, *writer_of.UNSUPPORTED))
     for at, message in enumerate(_messages(conversation)):

@@ -21,7 +21,7 @@ from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
 from ...values import jsontext
-from ...values.compact import IdMap, Ids, IdSet
+from ...values.compact import IdMap, IdSet, StringTable
 from ...values.errors import BadWire, DialectError, FormatError
 from ...values.losses import (
     QUIET,
@@ -376,7 +376,7 @@ class _Calls:
     `ids`: those of a file that is too large for a `dict`.
     """
 
-    def __init__(self, ids: Ids | None = None) -> None:
+    def __init__(self, ids: StringTable | None = None) -> None:
         self.packed: dict[str, str] | IdMap = {} if ids is None else IdMap(ids)  # ours -> the file's
         self.plain: dict[str, str] | IdMap = {} if ids is None else IdMap(ids)  # the reverse
 
@@ -689,7 +689,9 @@ def _about(first: dict[str, Any]) -> dict[str, Any]:
     return extra_fields
 
 
-def _entries(lines: Iterable[dict[str, Any]], extra_fields: dict[str, Any], ids: Ids | None = None) -> Iterator[Entry]:
+def _entries(
+    lines: Iterable[dict[str, Any]], extra_fields: dict[str, Any], ids: StringTable | None = None
+) -> Iterator[Entry]:
     tree, first = TREE in extra_fields, 1 if HEADER in extra_fields else 0
     calls = _Calls(ids)
     before: Entry | None = None
@@ -710,7 +712,7 @@ class _Stream:
         )
 
     def entries(self) -> Iterator[Entry]:
-        return _entries(self._lines(), self._extra_fields, Ids())
+        return _entries(self._lines(), self._extra_fields, StringTable())
 
 
 @reading(API)
@@ -912,7 +914,7 @@ class TreeWriter:
     """
 
     def __init__(self, about: Conversation, *, in_memory: bool = False) -> None:
-        ids = None if in_memory else Ids()
+        ids = None if in_memory else StringTable()
         self._about = about
         self._extra_fields = about.extra.get(API, {})
         self._calls = _Calls(ids)

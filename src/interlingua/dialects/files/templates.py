@@ -27,8 +27,8 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
-from ...values.canonical import Deferred
-from ...values.compact import Ids
+from ...values.canonical import DeferredList
+from ...values.compact import StringTable
 from ...values.errors import Unsupported
 from ...values.folding import arguments_text
 from ...values.losses import Encoded, Lines, Loss, Losses, SupportTable
@@ -104,7 +104,7 @@ def keep(
         made = [_with_placeholders(body, {id(request[0]): [REQUEST, request[1]]}, {})]
     elif lines or is_unshared.get():  # many programs read files and never return them
         body, noted = [*body] if lines else body, [*_changeable(conversation.entries)]
-        made = Deferred([body], partial(_template, body, conversation, noted))
+        made = DeferredList([body], partial(_template, body, conversation, noted))
     else:
         made = [_with_placeholders(body, *_places(conversation))]
     kept: dict[str, Any] = {FILE: made, COUNT: len(conversation.entries)}
@@ -353,7 +353,7 @@ class EntryReader(Protocol):
         ...
 
 
-class Order:
+class RecordOrder:
     """Records that are read in another order than they are in the file: `numbers` are those of their places there."""
 
     def __init__(self, numbers: "array[int]", read: Callable[[Iterable[int]], Iterable[Any]]) -> None:
@@ -384,14 +384,14 @@ class LargeTemplate:
     """
 
     def __init__(
-        self, reader: EntryReader, records: Callable[[], Iterable[Any]], header: Any, order: "Order | None" = None
+        self, reader: EntryReader, records: Callable[[], Iterable[Any]], header: Any, order: "RecordOrder | None" = None
     ) -> None:
         """`reader` has read the records once, in this order."""
         self._records, self._order = records, order
         self._ends = array("Q")  # by record, where its holes end:
         self._numbers = array("I")  # the number of the value in its record
         self._codes = array("Q")  # the place of its text, see `_code`
-        self._digests, self._digest_codes = Ids(), array("Q")  # of long texts, and their first places
+        self._digests, self._digest_codes = StringTable(), array("Q")  # of long texts, and their first places
         self._window: deque[_Record] = deque()
         self._size = 0  # of the window
         self._known: dict[int, tuple[_Record, int]] = {}  # by identity: the number of a value in its record

@@ -6,12 +6,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values import jsontext
-from ...values.folding import Recorder
+from ...values.folding import EventRecorder
 from ...values.messages import Block, OpaqueBlock, ThinkingBlock, ToolCall
 from ...values.text import natural
 from ..residual import whole
 from .assistant import DETAIL_DECODERS, TEXTS, decode_detail, is_detail, joined_text, usual_repeats
-from .content import Pairing, decode_call, real_id
+from .content import ResultPairing, decode_call, real_id
 from .facts import API, DETAILS, PART, PIECES, REPEATS, STRINGS, THOUGHTS, Compat
 
 # --- JSON values in fragments ----------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class OpenBlock:
 
     __slots__ = ("_finish", "_record", "key", "track")
 
-    def __init__(self, record: Recorder, finish: Callable[[int, str], Block]) -> None:
+    def __init__(self, record: EventRecorder, finish: Callable[[int, str], Block]) -> None:
         self._record = record
         self._finish = finish
         self.key = -1
@@ -108,7 +108,7 @@ _TEXT_BEGINS, _TEXT_ENDS = '{"input":"', '"}'
 class CallReader:
     """Decodes the deltas of calls. A call is opened when its id and name are known and all calls before it are open."""
 
-    def __init__(self, record: Recorder, block: OpenBlock, pairing: Pairing) -> None:
+    def __init__(self, record: EventRecorder, block: OpenBlock, pairing: ResultPairing) -> None:
         self._record = record
         self._block = block
         self._pairing = pairing
@@ -284,7 +284,7 @@ def begins_another(call: CallAccumulator, text: str | None, name: Any, arguments
 class DetailReader:
     """Decodes the deltas of entries: those with the same type and index belong together."""
 
-    def __init__(self, record: Recorder, block: OpenBlock, open: Callable[[str, Block], None]) -> None:
+    def __init__(self, record: EventRecorder, block: OpenBlock, open: Callable[[str, Block], None]) -> None:
         self._record = record
         self._block = block
         self._open = open

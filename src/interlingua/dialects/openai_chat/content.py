@@ -578,7 +578,7 @@ def is_blank(call: ToolCall) -> bool:
     return call.arguments_text is not None and not call.arguments_text.strip()
 
 
-class Pairing:
+class ResultPairing:
     """Pairs results with calls: by id within the turn, one result per call, else the latest call with that id.
 
     Calls without an id get a generated one; results without an id are paired in order.

@@ -25,7 +25,7 @@ from ..codec import ANSWER, USER
 from ..residual import ENCODED, GENERATED, HINTS, an_object, each, optional, put_back, residual, restored
 from ..results import Layout, encoded, gathered
 from .assistant import decode_assistant, encode_assistant, is_detail
-from .content import Pairing, decode_cache, decode_part, encode_call, encode_part, put_cache, real_id
+from .content import ResultPairing, decode_cache, decode_part, encode_call, encode_part, put_cache, real_id
 from .facts import API, PARTS, Compat
 
 LAYOUT = Layout(API)
@@ -36,12 +36,12 @@ _RESULT = ToolResultMessage(content=None, tool_call_id="", is_error=False)
 
 def decode_messages(wire: list[Any], api: str, compat: Compat, mint: Any = None) -> tuple[Message, ...]:
     """Decodes messages. `api` is set on the answers."""
-    pairing = Pairing(mint)
+    pairing = ResultPairing(mint)
     read = tuple(each(wire, "messages", API, lambda message: _decode_message(message, pairing, api, compat)))
     return gathered(read, LAYOUT)
 
 
-def _decode_message(wire: Any, pairing: Pairing, api: str, compat: Compat) -> Message:
+def _decode_message(wire: Any, pairing: ResultPairing, api: str, compat: Compat) -> Message:
     role = an_object(wire, API).get("role")
     if role == "user":
         user = replace(USER, extra={}, content=_decode_content(wire.get("content")))
@@ -81,7 +81,7 @@ def plain_message(role: str, content: Content) -> dict[str, Any]:
     return {"role": role, "content": encode_content(content, QUIET)}
 
 
-def _decode_assistant(wire: dict[str, Any], pairing: Pairing, api: str, compat: Compat) -> AssistantMessage:
+def _decode_assistant(wire: dict[str, Any], pairing: ResultPairing, api: str, compat: Compat) -> AssistantMessage:
     pairing.turn()
     content = wire.get("content")
     if len(wire) == 2 and (content is None or isinstance(content, str)) and "content" in wire:
@@ -128,7 +128,7 @@ def _decode_simply(wire: dict[str, Any], content: Any) -> tuple[tuple[Block, ...
     return tuple(blocks), extra_fields
 
 
-def _decode_result(wire: dict[str, Any], pairing: Pairing) -> ToolResultMessage:
+def _decode_result(wire: dict[str, Any], pairing: ResultPairing) -> ToolResultMessage:
     content = wire.get("content")
     blocks = (TextBlock(text=content),) if isinstance(content, str) else _decode_content(content)
     given = wire.get("tool_call_id")
@@ -160,7 +160,7 @@ def encode_messages(messages: tuple[Message, ...], compat: Compat, report: Repor
 def _encode_messages(messages: tuple[Message, ...], compat: Compat, report: Reporter) -> list[dict[str, Any]]:
     """Encodes messages one to one."""
     emitted: list[dict[str, Any]] = []
-    pairing = Pairing()
+    pairing = ResultPairing()
     unnamed: dict[str, Any] = {}  # calls of this turn without a wire id, and its spelling
     for at, message in enumerate(messages):
         report.message = at
@@ -210,7 +210,7 @@ def _system_role(developer: bool, compat: Compat, report: Reporter) -> str:
     return "developer" if developer else "system"
 
 
-def _begin_turn(message: AssistantMessage, pairing: Pairing, report: Reporter) -> dict[str, Any]:
+def _begin_turn(message: AssistantMessage, pairing: ResultPairing, report: Reporter) -> dict[str, Any]:
     """Records the calls of an assistant message; returns those without a wire id, and its spelling."""
     unnamed: dict[str, Any] = {}
     pairing.turn()
@@ -289,7 +289,7 @@ def _encode_simply(content: tuple[Block, ...], compat: Compat) -> dict[str, Any]
 
 
 def _encode_result(
-    result: ToolResultMessage, pairing: Pairing, unnamed: dict[str, Any], compat: Compat, report: Reporter
+    result: ToolResultMessage, pairing: ResultPairing, unnamed: dict[str, Any], compat: Compat, report: Reporter
 ) -> dict[str, Any]:
     extra_fields = result.extra.get(API) or {} if result.extra else {}
     emitted = _encode_result_message(result, extra_fields, report)

@@ -26,7 +26,7 @@ from ..residual import (
     with_residual,
 )
 from .assistant import decode_assistant, encode_assistant
-from .content import Pairing
+from .content import ResultPairing
 from .facts import (
     API,
     CHOICE,
@@ -210,7 +210,7 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
     if choice.get("message") is None and _is_failed(choice):  # Azure, for a choice that was filtered completely
         return read_answer(envelope, choice, (), {**beside, NO_MESSAGE: True}, base, compat)
     wire_message = an_object(choice.get("message"), API, "$.choices[0].message")
-    content, extra_fields = decode_assistant(wire_message, compat, Pairing(given.mint).mint, answer=True)
+    content, extra_fields = decode_assistant(wire_message, compat, ResultPairing(given.mint).mint, answer=True)
     if extra_fields:
         beside[MESSAGE] = extra_fields
     rest = {key: value for key, value in choice.items() if key != "message"}

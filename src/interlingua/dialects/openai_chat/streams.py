@@ -38,7 +38,7 @@ from .assistant import (
     text_in,
 )
 from .content import (
-    Pairing,
+    ResultPairing,
     are_sources,
     chunks_in,
     decode_citation,
@@ -103,7 +103,7 @@ class StreamDecoder(Decoder):
         # `finish_reason` each.
         self._others: dict[Any, dict[str, Any]] = {}  # the other choices, whole
         self._block = OpenBlock(self._record, self._finished)
-        self._calls = CallReader(self._record, self._block, Pairing(self._mint))
+        self._calls = CallReader(self._record, self._block, ResultPairing(self._mint))
         self._details = DetailReader(self._record, self._block, self._open)
         self._hot = ""  # the track of the next chunk, if it looks like the last one:
         self._quiet: dict[str, Any] = {}  # its choice without the delta, …

@@ -1,6 +1,6 @@
 """The built-in search, for bridges that ripgrep and fd cannot read, and for machines without them.
 
-It reads a `Source` of directories and files. As a program it is the worker process of a search: a pattern may take
+It reads a `FileAccess` of directories and files. As a program it is the worker process of a search: a pattern may take
 forever, and only a process can be killed.
 """
 
@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from ...values.errors import ToolInputError
-from ..confined_fs import Tree
+from ..confined_fs import ConfinedTree
 from ..paths import name_bytes, name_text
-from ._text import Text, decode, split_lines
+from ._text import DecodedText, decode, split_lines
 
 # Globs over paths, matched in linear time: no pattern of a model or an ignore file can hang the search.
 #
@@ -138,7 +138,7 @@ _GIT = (".gitignore", EXCLUDE)
 _TRAILING_SPACES = re.compile(r"(?<!\\)[ \t]+$")
 
 
-class Rule(NamedTuple):
+class IgnoreRule(NamedTuple):
     ignores: bool
     directories_only: bool
     floats: bool
@@ -150,17 +150,17 @@ class Level(NamedTuple):
 
     above: "Level | None"
     depth: int
-    rules: dict[str, list[Rule]]
+    rules: dict[str, list[IgnoreRule]]
     is_repository: bool
 
 
-def parse_rules(text: str) -> list[Rule]:
+def parse_rules(text: str) -> list[IgnoreRule]:
     """The rules of an ignore file, the deciding ones first."""
     rules = [_rule(line) for line in text.removeprefix("\ufeff").splitlines()]
     return [rule for rule in reversed(rules) if rule is not None]
 
 
-def _rule(line: str) -> Rule | None:
+def _rule(line: str) -> IgnoreRule | None:
     if line.startswith("#"):
         return None
     pattern = _TRAILING_SPACES.sub("", line)
@@ -169,7 +169,7 @@ def _rule(line: str) -> Rule | None:
     only = pattern.endswith("/")
     pattern = pattern[:-1] if only else pattern
     tests = segments(pattern)
-    return Rule(ignores, only, "/" not in pattern, tests) if tests else None
+    return IgnoreRule(ignores, only, "/" not in pattern, tests) if tests else None
 
 
 def ignored(level: Level, names: Sequence[str], parts: Sequence[str], is_directory: bool) -> bool:
@@ -184,7 +184,7 @@ def ignored(level: Level, names: Sequence[str], parts: Sequence[str], is_directo
     return False
 
 
-def _decision(rules: Sequence[Rule], parts: Sequence[str], is_directory: bool) -> bool | None:
+def _decision(rules: Sequence[IgnoreRule], parts: Sequence[str], is_directory: bool) -> bool | None:
     for rule in rules:
         if (is_directory or not rule.directories_only) and match_segments(
             rule.tests, parts[-1:] if rule.floats else parts
@@ -231,14 +231,14 @@ class Found(NamedTuple):
     text: bytes = b""
 
 
-class Source(Protocol):
+class FileAccess(Protocol):
     """Access to files; None for what is missing or not accessible."""
 
     def entries(self, path: str) -> list[FileEntry] | None: ...
     def read(self, path: str) -> bytes | None: ...
 
 
-def find(job: Job, start: str, source: Source) -> Iterator[Found]:
+def find(job: Job, start: str, source: FileAccess) -> Iterator[Found]:
     """The matching paths, sorted."""
     glob = Glob(job.glob or "*")
     base = len(_parts(start))
@@ -247,7 +247,7 @@ def find(job: Job, start: str, source: Source) -> Iterator[Found]:
             yield Found(path, kind)
 
 
-def grep(job: Job, start: str, source: Source) -> Iterator[Found]:
+def grep(job: Job, start: str, source: FileAccess) -> Iterator[Found]:
     """The matching lines, file by file."""
     matcher = compiled(job.pattern or "", job.ignore_case, job.literal)
     needle = _needle(job)
@@ -277,7 +277,7 @@ def searchable(data: bytes) -> tuple[list[str], str] | None:
     return split_lines(text.text), _compared_in(text)
 
 
-def _compared_in(text: Text) -> str:
+def _compared_in(text: DecodedText) -> str:
     return "latin-1" if text.encoding == "latin-1" else "utf-8"
 
 
@@ -313,7 +313,7 @@ def _spanning(lines: list[str], matcher: re.Pattern[str]) -> Iterator[int]:
         next_line = max(next_line, last + 1)
 
 
-def walk(source: Source, start: str, ignore_names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def walk(source: FileAccess, start: str, ignore_names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """All paths below a directory that are not ignored, with their kinds, sorted; links are not followed."""
     level = None
     parts = _parts(start)
@@ -332,7 +332,7 @@ def walk(source: Source, start: str, ignore_names: Sequence[str]) -> Iterator[tu
 
 
 def _directory(
-    source: Source, parts: tuple[str, ...], above: Level | None, ignore_names: Sequence[str]
+    source: FileAccess, parts: tuple[str, ...], above: Level | None, ignore_names: Sequence[str]
 ) -> Iterator[tuple[tuple[str, ...], str, Level]]:
     entries = source.entries("/".join(parts)) or []
     level = _level(source, parts, entries, above, ignore_names)
@@ -343,7 +343,11 @@ def _directory(
 
 
 def _level(
-    source: Source, parts: tuple[str, ...], entries: list[FileEntry], above: Level | None, ignore_names: Sequence[str]
+    source: FileAccess,
+    parts: tuple[str, ...],
+    entries: list[FileEntry],
+    above: Level | None,
+    ignore_names: Sequence[str],
 ) -> Level:
     there = {entry.name for entry in entries}
     rules = {}
@@ -379,7 +383,7 @@ class LocalSource:
     """Files below a local directory, confined like the local bridge."""
 
     def __init__(self, root: bytes, max_bytes: int) -> None:
-        self._tree = Tree(os.fsdecode(root), max_bytes)
+        self._tree = ConfinedTree(os.fsdecode(root), max_bytes)
 
     def entries(self, path: str) -> list[FileEntry] | None:
         try:

@@ -45,7 +45,7 @@ class OnThisMachine(Protocol):
     async def kinds(self, paths: Sequence[str]) -> list[str | None]: ...
 
 
-class Outcome(msgspec.Struct, kw_only=True):
+class SearchOutcome(msgspec.Struct, kw_only=True):
     """The matches; `cut` is why the search ended early: time, or size of the output."""
 
     found: list[Found]
@@ -104,12 +104,12 @@ async def locate(bridge: ByteBridge, path: str) -> str:
     return "" if plain == "." else plain
 
 
-async def by_worker(job: Job, bridge: ByteBridge, seconds: float, signal: Abort | None) -> Outcome:
+async def by_worker(job: Job, bridge: ByteBridge, seconds: float, signal: Abort | None) -> SearchOutcome:
     """Runs the search in a worker process, which requests files that it cannot open itself."""
     root = bridge.local_root if isinstance(bridge, OnThisMachine) else None
     if isinstance(bridge, OnThisMachine):
         job = msgspec.structs.replace(job, root=name_bytes(bridge.local_root))
-    outcome = Outcome(found=[], engine="python")
+    outcome = SearchOutcome(found=[], engine="python")
     argv = [sys.executable, "-P", "-m", "interlingua.tools.core._engine"]
     done = False
     async with _guarded(argv, None, seconds, signal, ask=True) as guard:
@@ -168,7 +168,7 @@ def rules_above(root: str, names: Sequence[str]) -> bool:
     return any(os.path.lexists(name_bytes(place)) for place in places)
 
 
-async def by_ripgrep(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort | None) -> Outcome | None:
+async def by_ripgrep(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort | None) -> SearchOutcome | None:
     """Runs the search with ripgrep; None if it is missing, or does not support the pattern or a flag."""
     start, root = name_text(job.start), bridge.local_root
     rg = program(("rg",), root)
@@ -201,7 +201,7 @@ async def by_ripgrep(job: Job, bridge: OnThisMachine, seconds: float, signal: Ab
         Found(posixpath.join(directory, _name(path)), "file", int(line), text)
         for path, line, text in _RECORD.findall(data)
     ]
-    return Outcome(found=found, engine="ripgrep", cut=cut)
+    return SearchOutcome(found=found, engine="ripgrep", cut=cut)
 
 
 def _file_type(job: Job) -> list[str]:
@@ -221,7 +221,7 @@ def _name(path: bytes) -> str:
     return name_text((b"\n" + path).rpartition(b"\n./")[2])
 
 
-async def by_fd(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort | None) -> Outcome | None:
+async def by_fd(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort | None) -> SearchOutcome | None:
     """Runs the search with fd; None if it is missing, or does not support a flag."""
     start, root = name_text(job.start), bridge.local_root
     fd = program(("fd", "fdfind"), root)
@@ -243,7 +243,7 @@ async def by_fd(job: Job, bridge: OnThisMachine, seconds: float, signal: Abort |
         return None
     data, cut = output
     names = await asyncio.to_thread(lambda: sorted(data.split(b"\0")[:-1]))
-    return Outcome(found=await _looked_up(job, bridge, names), engine="fd", cut=cut)
+    return SearchOutcome(found=await _looked_up(job, bridge, names), engine="fd", cut=cut)
 
 
 async def _looked_up(job: Job, bridge: OnThisMachine, names: list[bytes]) -> list[Found]:

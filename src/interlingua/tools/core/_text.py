@@ -39,7 +39,7 @@ _KINDS = (
 )
 
 
-class Text(NamedTuple):
+class DecodedText(NamedTuple):
     """Text without its byte order mark, and its encoding."""
 
     text: str
@@ -55,25 +55,25 @@ class Text(NamedTuple):
             raise ToolInputError(f"{shown(path)}: the file is {self.encoding}, which has no {bad!r}") from None
 
 
-def decode(data: bytes) -> Text | None:
+def decode(data: bytes) -> DecodedText | None:
     """The text in `data`; None if it is binary. Without a byte order mark and not UTF-8, it is read as latin-1."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             try:
-                return Text(data[len(mark) :].decode(encoding), encoding, mark)
+                return DecodedText(data[len(mark) :].decode(encoding), encoding, mark)
             except UnicodeDecodeError:
                 break
     if b"\0" in data:
         return None
     try:
-        return Text(data.decode())
+        return DecodedText(data.decode())
     except UnicodeDecodeError:
         head = data[:8192]
         controls = len(_CONTROL.findall(head))
-        return None if controls > len(head) * _MUCH_CONTROL else Text(data.decode("latin-1"), "latin-1")
+        return None if controls > len(head) * _MUCH_CONTROL else DecodedText(data.decode("latin-1"), "latin-1")
 
 
-def decode_text(data: bytes, path: str) -> Text:
+def decode_text(data: bytes, path: str) -> DecodedText:
     """The text of a file that must be text."""
     text = decode(data)
     if text is None:
@@ -94,7 +94,7 @@ _CONTEXT = 3
 _DIFF_BYTES = 256 * 1024
 
 
-class Change(NamedTuple):
+class LineChange(NamedTuple):
     """The lines from `first` up to `last`, counted from 0, become `lines`."""
 
     first: int
@@ -149,7 +149,7 @@ def line_ending(text: str) -> str:
     return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
 
 
-def trimmed(old: Sequence[str], change: Change) -> Change:
+def trimmed(old: Sequence[str], change: LineChange) -> LineChange:
     """The change without unchanged lines at its start and end."""
     first, last, lines = change
     head = 0
@@ -158,10 +158,10 @@ def trimmed(old: Sequence[str], change: Change) -> Change:
     tail = 0
     while first + head < last - tail and head + tail < len(lines) and old[last - tail - 1] == lines[-tail - 1]:
         tail += 1
-    return Change(first + head, last - tail, lines[head : len(lines) - tail])
+    return LineChange(first + head, last - tail, lines[head : len(lines) - tail])
 
 
-def unified(path: str, old: Sequence[str], changes: Iterable[Change], new_path: str | None = None) -> str:
+def unified(path: str, old: Sequence[str], changes: Iterable[LineChange], new_path: str | None = None) -> str:
     """A unified diff of ordered, disjoint changes; truncated if it is very long."""
     out = [f"--- a/{path}", f"+++ b/{new_path or path}"]
     size, shift = 0, 0
@@ -176,9 +176,9 @@ def unified(path: str, old: Sequence[str], changes: Iterable[Change], new_path: 
     return "\n".join(out) + "\n"
 
 
-def _groups(changes: Iterable[Change]) -> list[list[Change]]:
+def _groups(changes: Iterable[LineChange]) -> list[list[LineChange]]:
     """Groups of changes whose contexts overlap."""
-    groups: list[list[Change]] = []
+    groups: list[list[LineChange]] = []
     for change in changes:
         if groups and change.first - groups[-1][-1].last <= 2 * _CONTEXT:
             groups[-1].append(change)
@@ -187,7 +187,7 @@ def _groups(changes: Iterable[Change]) -> list[list[Change]]:
     return groups
 
 
-def _hunk(old: Sequence[str], group: list[Change], shift: int) -> tuple[list[str], int]:
+def _hunk(old: Sequence[str], group: list[LineChange], shift: int) -> tuple[list[str], int]:
     start = max(0, group[0].first - _CONTEXT)
     end = min(len(old), group[-1].last + _CONTEXT)
     body, at = list[str](), start

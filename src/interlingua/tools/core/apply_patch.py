@@ -33,7 +33,7 @@ from ..params import read_string_param
 from ..paths import PATCH_HEADERS, patch_lines, shown
 from ..tool import Tool, ToolContext, ToolResult, as_execute, text_result
 from ._files import exact_contents, exact_state, explained, stop_if_aborted, store
-from ._text import Change, decode_text, line_ending_at, raw_lines, trimmed, unified
+from ._text import LineChange, decode_text, line_ending_at, raw_lines, trimmed, unified
 
 MAX_PATCH_CHARS = 4_000_000
 MAX_FILES = 500
@@ -86,7 +86,7 @@ class Hunk(NamedTuple):
         return [text for mark, text in self.body if mark != "+"]
 
 
-class Section(NamedTuple):
+class PatchSection(NamedTuple):
     kind: str  # add, update or delete
     path: str
     lines: list[str]
@@ -135,14 +135,14 @@ def apply_patch_tool(context: ToolContext) -> Tool:
     )
 
 
-def parse_patch(text: str) -> list[Section]:
+def parse_patch(text: str) -> list[PatchSection]:
     """The sections of a patch. Raises ToolInputError with the line of the patch that is wrong."""
     lines = patch_lines(text)
     if lines[0].strip() != _BEGIN:
         raise ToolInputError(f"the patch must begin with the line {_BEGIN!r}")
     if lines[-1].strip() != _END:
         raise ToolInputError(f"the patch must end with the line {_END!r}")
-    sections, at = list[Section](), 1
+    sections, at = list[PatchSection](), 1
     while at < len(lines) - 1:
         if not lines[at].strip():
             at += 1
@@ -154,18 +154,18 @@ def parse_patch(text: str) -> list[Section]:
     return sections
 
 
-def _section(lines: list[str], at: int) -> tuple[Section, int]:
+def _section(lines: list[str], at: int) -> tuple[PatchSection, int]:
     head = lines[at]
     end = at + 1
     while end < len(lines) - 1 and not lines[end].startswith((_ADD, _UPDATE, _DELETE)):
         end += 1
     body = lines[at + 1 : end]
     if head.startswith(_ADD):
-        return Section("add", _path(head, _ADD, at), _added(body, at + 1), []), end
+        return PatchSection("add", _path(head, _ADD, at), _added(body, at + 1), []), end
     if head.startswith(_DELETE):
         if any(line.strip() for line in body):
             raise _wrong(at + 1, lines[at + 1], "a deleted file has no lines")
-        return Section("delete", _path(head, _DELETE, at), [], []), end
+        return PatchSection("delete", _path(head, _DELETE, at), [], []), end
     if not head.startswith(_UPDATE):
         raise _wrong(at, head, f"expected {_ADD.strip()!r}, {_UPDATE.strip()!r} or {_DELETE.strip()!r}")
     move_to, first = None, at + 1
@@ -174,7 +174,7 @@ def _section(lines: list[str], at: int) -> tuple[Section, int]:
     hunks = _hunks(body, first)
     if not hunks and move_to is None:
         raise _wrong(at, head, "the section has no hunk")
-    return Section("update", _path(head, _UPDATE, at), [], hunks, move_to), end
+    return PatchSection("update", _path(head, _UPDATE, at), [], hunks, move_to), end
 
 
 def _path(line: str, keyword: str, at: int) -> str:
@@ -235,7 +235,7 @@ class _Plan:
         self._bridge, self._signal = bridge, signal
         self._changed: dict[str, bytes | None] = {}
 
-    async def of(self, sections: list[Section]) -> list[Planned]:
+    async def of(self, sections: list[PatchSection]) -> list[Planned]:
         planned = []
         for section in sections:
             stop_if_aborted(self._signal)
@@ -246,12 +246,12 @@ class _Plan:
             planned.append(one)
         return planned
 
-    async def _planned(self, section: Section) -> Planned:
+    async def _planned(self, section: PatchSection) -> Planned:
         path = section.path
         if section.kind == "add":
             await self._needs_nothing(path)
             text = "".join(line + "\n" for line in section.lines)
-            return Planned(path, None, _encoded(text, path), unified(path, [], [Change(0, 0, section.lines)]))
+            return Planned(path, None, _encoded(text, path), unified(path, [], [LineChange(0, 0, section.lines)]))
         old = await self._bytes(path)
         if section.kind == "delete":
             return Planned(path, old, None, f"deleted {path}\n")
@@ -278,7 +278,7 @@ class _Plan:
             raise ToolInputError(f"{shown(path)}: exists already; use '{_UPDATE}' to change it")
 
 
-def patched(raw: str, hunks: list[Hunk], path: str) -> tuple[str, list[Change]]:
+def patched(raw: str, hunks: list[Hunk], path: str) -> tuple[str, list[LineChange]]:
     """The text after the hunks, and the changes to its lines. Each line keeps its ending."""
     whole = raw_lines(raw)
     ends = not raw or raw.endswith("\n")  # whether the last line has an ending
@@ -287,7 +287,7 @@ def patched(raw: str, hunks: list[Hunk], path: str) -> tuple[str, list[Change]]:
     if len(hunks) > MAX_HUNKS:
         raise ToolInputError(f"{shown(path)}: {len(hunks):,} hunks, more than the limit of {MAX_HUNKS:,}; send fewer")
     lines = _Lines([line.removesuffix("\r") for line in whole])
-    new, changes, at = list[str](), list[Change](), 0
+    new, changes, at = list[str](), list[LineChange](), 0
     for number, hunk in enumerate(hunks, 1):
         start = _start(lines, hunk, at, f"{shown(path)}: hunk {number}")
         new += whole[at:start]
@@ -300,7 +300,7 @@ def patched(raw: str, hunks: list[Hunk], path: str) -> tuple[str, list[Change]]:
     return text if ends else text.removesuffix("\n").removesuffix("\r"), reported
 
 
-def _applied(whole: list[str], hunk: Hunk, start: int, new: list[str]) -> tuple[Change, int]:
+def _applied(whole: list[str], hunk: Hunk, start: int, new: list[str]) -> tuple[LineChange, int]:
     """Adds the lines of the hunk to `new`. A replaced line keeps its ending, an additional one gets that of the line
     before it, an unchanged one is copied from the file."""
     at, given = start, list[str]()
@@ -319,7 +319,7 @@ def _applied(whole: list[str], hunk: Hunk, start: int, new: list[str]) -> tuple[
         else:
             removed.append(whole[at])
         at += 1
-    return Change(start, at, given), at
+    return LineChange(start, at, given), at
 
 
 class _Lines:

@@ -19,7 +19,7 @@ from ..params import read_boolean_param
 from ..paths import shown
 from ..tool import Tool, ToolContext, ToolResult, as_execute, text_result
 from ._files import PATH, counted, exact_contents, path_param, stop_if_aborted, store
-from ._text import Change, decode_text, line_ending_at, raw_lines, split_lines, trimmed, unified, with_endings
+from ._text import LineChange, decode_text, line_ending_at, raw_lines, split_lines, trimmed, unified, with_endings
 
 MAX_EDITS = 200
 _REPORT_PLACES = 10
@@ -58,7 +58,7 @@ class Edit(NamedTuple):
     label: str
 
 
-class Span(NamedTuple):
+class EditSpan(NamedTuple):
     """A range of the text, by offsets, and its replacement."""
 
     start: int
@@ -163,7 +163,7 @@ def _text(params: dict[str, Any], keys: tuple[str, ...], label: str) -> str:
     raise ToolInputError(f"{label}: {keys[0]} required; give it as text, then try again")
 
 
-def _spans(text: str, edit: Edit, path: str) -> list[Span]:
+def _spans(text: str, edit: Edit, path: str) -> list[EditSpan]:
     starts = [match.start() for match in re.finditer(re.escape(edit.old), text)]
     if not starts:
         raise ToolInputError(_mismatch(text, edit, path))
@@ -174,14 +174,14 @@ def _spans(text: str, edit: Edit, path: str) -> list[Span]:
             f"{shown(path)}: {edit.label} occurs {counted(len(starts), 'time')} (lines {lines}{more}); "
             "add lines around it so that it occurs once, or set all to true. Nothing was changed."
         )
-    return [Span(start, start + len(edit.old), edit.new, edit.label) for start in starts]
+    return [EditSpan(start, start + len(edit.old), edit.new, edit.label) for start in starts]
 
 
 def _line_of(text: str, offset: int) -> int:
     return text.count("\n", 0, offset) + 1
 
 
-def _replaced(text: str, spans: list[Span]) -> str:
+def _replaced(text: str, spans: list[EditSpan]) -> str:
     pieces, at = list[str](), 0
     for span in spans:
         pieces += [text[at : span.start], span.new]
@@ -189,7 +189,7 @@ def _replaced(text: str, spans: list[Span]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def _moved(raw: str, text: str, spans: list[Span]) -> list[Span]:
+def _moved(raw: str, text: str, spans: list[EditSpan]) -> list[EditSpan]:
     """The spans in `raw`, with its original line endings: each line keeps its ending."""
     if len(raw) == len(text):
         return spans
@@ -198,15 +198,15 @@ def _moved(raw: str, text: str, spans: list[Span]) -> list[Span]:
     for span in spans:
         start, end = (offset + bisect_left(dropped, offset) for offset in (span.start, span.end))
         new = with_endings(span.new, raw[start:end], line_ending_at(raw, start))
-        moved.append(Span(start, end, new, span.label))
+        moved.append(EditSpan(start, end, new, span.label))
     return moved
 
 
-def _changes(text: str, spans: list[Span]) -> list[Change]:
+def _changes(text: str, spans: list[EditSpan]) -> list[LineChange]:
     """The changed lines: each span extended to whole lines, overlapping ones merged."""
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     lines = raw_lines(text)
-    groups: list[list[Span]] = []
+    groups: list[list[EditSpan]] = []
     last_line = -1
     for span in spans:
         if groups and bisect_right(starts, span.start) - 1 <= last_line:
@@ -219,7 +219,7 @@ def _changes(text: str, spans: list[Span]) -> list[Change]:
         first, last = bisect_right(starts, group[0].start) - 1, bisect_right(starts, group[-1].end)
         begin, end = starts[first], starts[last] if last < len(starts) else len(text)
         moved = [span._replace(start=span.start - begin, end=span.end - begin) for span in group]
-        change = Change(first, min(last, len(lines)), raw_lines(_replaced(text[begin:end], moved)))
+        change = LineChange(first, min(last, len(lines)), raw_lines(_replaced(text[begin:end], moved)))
         changes.append(trimmed(lines, change))
     return changes
 

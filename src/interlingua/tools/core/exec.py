@@ -15,7 +15,7 @@ from ...values.abort import Abort
 from ...values.errors import ToolAuthorizationError, ToolInputError
 from ...values.messages import TextBlock
 from ..access import home_below
-from ..output import Output, plain, whole_characters
+from ..output import OutputBuffer, plain, whole_characters
 from ..params import read_arguments, schema_of
 from ..paths import name_bytes, name_text, root_bytes
 from ..processes import Launch, ProcessSession, ProcessTable, process_table
@@ -340,7 +340,7 @@ async def _follow(
             call()
 
 
-def shown_output(output: Output, session_id: str) -> tuple[str, bool]:
+def shown_output(output: OutputBuffer, session_id: str) -> tuple[str, bool]:
     """The output for the model: all of it, or both ends and where to read the rest."""
     head, between, tail = output.ends(SHOWN_BYTES)
     if not between:

@@ -10,7 +10,7 @@ from ..paths import name_bytes, shown
 from ..tool import Tool, ToolContext, ToolResult, as_execute, text_result
 from ._engine import Glob, Job
 from ._files import path_param, state, stop_if_aborted, with_variant
-from ._searching import MAX_FILE_BYTES, SECONDS, OnThisMachine, Outcome, by_fd, by_worker, locate
+from ._searching import MAX_FILE_BYTES, SECONDS, OnThisMachine, SearchOutcome, by_fd, by_worker, locate
 
 DEFAULT_LIMIT = 500
 MAX_LIMIT = 10_000
@@ -90,7 +90,7 @@ async def _directory(bridge: ByteBridge, path: str) -> None:
         raise ToolInputError(f"{shown(path)}: {why}")
 
 
-def _result(outcome: Outcome, limit: int, path: str) -> ToolResult:
+def _result(outcome: SearchOutcome, limit: int, path: str) -> ToolResult:
     paths = [found.path + "/" * (found.kind == "directory") for found in outcome.found]
     lines, size = list[str](), 0
     for line in map(shown, paths[:limit]):

@@ -19,7 +19,7 @@ from ..paths import name_bytes, name_text, shown
 from ..tool import Tool, ToolContext, ToolResult, as_execute, text_result
 from ._engine import Found, Glob, Job, compiled, searchable
 from ._files import contents, counted, from_root, path_param, state, stop_if_aborted, with_variant
-from ._searching import MAX_FILE_BYTES, SECONDS, OnThisMachine, Outcome, by_ripgrep, by_worker, locate
+from ._searching import MAX_FILE_BYTES, SECONDS, OnThisMachine, SearchOutcome, by_ripgrep, by_worker, locate
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 2000
@@ -136,12 +136,14 @@ def _checked(pattern: str, ignore_case: bool, literal: bool) -> bool:
     return "\0" in pattern
 
 
-async def _searched(job: Job, bridge: ByteBridge, programs: bool, seconds: float, signal: Abort | None) -> Outcome:
+async def _searched(
+    job: Job, bridge: ByteBridge, programs: bool, seconds: float, signal: Abort | None
+) -> SearchOutcome:
     if programs and isinstance(bridge, OnThisMachine):
         outcome = await by_ripgrep(job, bridge, seconds, signal)
         if outcome is not None:
             found = await asyncio.to_thread(_fitting, job, outcome.found)
-            return Outcome(found=found, engine=outcome.engine, cut=outcome.cut)
+            return SearchOutcome(found=found, engine=outcome.engine, cut=outcome.cut)
     return await by_worker(job, bridge, seconds, signal)
 
 
@@ -154,7 +156,7 @@ def _fitting(job: Job, found: list[Found]) -> list[Found]:
     return sorted(found, key=lambda one: (name_bytes(one.path), one.line))
 
 
-async def _seen(bridge: ByteBridge, outcome: Outcome, limit: int, signal: Abort | None) -> list[Seen]:
+async def _seen(bridge: ByteBridge, outcome: SearchOutcome, limit: int, signal: Abort | None) -> list[Seen]:
     """The matches as the bridge reads them: missing or changed lines are dropped."""
     seen, count = list[Seen](), 0
     for path, group in groupby(outcome.found, key=lambda one: one.path):
@@ -187,7 +189,7 @@ def _is_line(lines: list[str], encoding: str, one: Found) -> bool:
     return line[:_COMPARED] == one.text.removesuffix(b"\r")[:_COMPARED]
 
 
-def _result(seen: list[Seen], outcome: Outcome, limit: int, around: int) -> ToolResult:
+def _result(seen: list[Seen], outcome: SearchOutcome, limit: int, around: int) -> ToolResult:
     out, size, matches, files, full = list[str](), 0, 0, 0, False
     for file in seen:
         numbers = set(file.numbers[: limit - matches])

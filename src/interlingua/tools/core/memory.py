@@ -62,7 +62,7 @@ class MemoryGetArguments(Struct, frozen=True, kw_only=True, rename="camel", forb
     lines: Annotated[int, Meta(description="How many lines.", ge=1)] | UnsetType = UNSET
 
 
-class Note(NamedTuple):
+class MemoryNote(NamedTuple):
     """A note and its key in the index: its absolute path, or one that no local file has."""
 
     key: str
@@ -89,12 +89,12 @@ class BridgeNotes:
         self._bridge = bridge
         self._fetched: dict[str, BridgeNote] = {}
 
-    async def fetch(self) -> dict[str, Note]:
+    async def fetch(self) -> dict[str, MemoryNote]:
         names = [name for name in await self._names(".") if name in _TOP]
         names += await self._below(_FOLDER, _MAX_DEPTH)
         found = [(name, await self._note(name)) for name in names[:_MAX_NOTES]]
         self._fetched = {name: note for name, note in found if note is not None}
-        return {name: Note(f"bridge:{name}", note) for name, note in self._fetched.items()}
+        return {name: MemoryNote(f"bridge:{name}", note) for name, note in self._fetched.items()}
 
     async def _names(self, folder: str) -> list[str]:
         try:
@@ -141,7 +141,7 @@ class Places:
         if not self.folders and self.bridge is None:
             raise MissingContext("agent_dir", "workspace_dir")
 
-    async def notes(self) -> dict[str, Note]:
+    async def notes(self) -> dict[str, MemoryNote]:
         """All notes by name."""
         fetched = await self.bridge.fetch() if self.bridge is not None else {}
         local = await asyncio.to_thread(_notes, self.folders, self._extra)
@@ -201,7 +201,9 @@ def _index_path(context: ToolContext, settings: MemorySettings) -> Path | None:
     return None if context.agent_dir is None else Path(context.agent_dir) / INDEX_NAME
 
 
-def _found(index: MemoryIndex, notes: Mapping[str, Note], arguments: MemorySearchArguments, limit: int) -> ToolResult:
+def _found(
+    index: MemoryIndex, notes: Mapping[str, MemoryNote], arguments: MemorySearchArguments, limit: int
+) -> ToolResult:
     try:
         names = {note.key: name for name, note in notes.items()}
         files = {note.key: note.file for note in notes.values()}
@@ -218,7 +220,7 @@ def _found(index: MemoryIndex, notes: Mapping[str, Note], arguments: MemorySearc
     return json_result(payload)
 
 
-def _got(places: Places, notes: Mapping[str, Note], arguments: MemoryGetArguments) -> ToolResult:
+def _got(places: Places, notes: Mapping[str, MemoryNote], arguments: MemoryGetArguments) -> ToolResult:
     name = _name_of(arguments.path, notes, places.folders)
     try:
         text = notes[name].file.read()[0].decode("utf-8", "replace").replace("\r\n", "\n")
@@ -238,7 +240,7 @@ def _got(places: Places, notes: Mapping[str, Note], arguments: MemoryGetArgument
     return json_result(payload)
 
 
-def _name_of(path: str, notes: Mapping[str, Note], places: tuple[Path, ...]) -> str:
+def _name_of(path: str, notes: Mapping[str, MemoryNote], places: tuple[Path, ...]) -> str:
     """The name of the note at `path`. Only listed notes match, so no spelling of a path leads elsewhere."""
     plain = os.path.normpath(path.strip().removeprefix("@"))
     spellings = [plain.replace(os.sep, "/")]
@@ -250,9 +252,9 @@ def _name_of(path: str, notes: Mapping[str, Note], places: tuple[Path, ...]) -> 
     raise ToolInputError(f"memory_get: {path[:200]!r} is not a memory note; available notes: {known}")
 
 
-def _notes(places: tuple[Path, ...], extra: tuple[str, ...]) -> dict[str, Note]:
+def _notes(places: tuple[Path, ...], extra: tuple[str, ...]) -> dict[str, MemoryNote]:
     """All notes by name: the path in its folder, or the absolute path if that name is taken or outside."""
-    notes: dict[str, Note] = {}
+    notes: dict[str, MemoryNote] = {}
     for place in places:
         for path in (*_top(place), *_markdown_files(place, place / _FOLDER, _MAX_DEPTH)):
             name = path.relative_to(place).as_posix()
@@ -272,8 +274,8 @@ def _notes(places: tuple[Path, ...], extra: tuple[str, ...]) -> dict[str, Note]:
     return dict(list(notes.items())[:_MAX_NOTES])
 
 
-def _local(place: Path, path: Path) -> Note:
-    return Note(str(path), LocalNote(lambda: open_inside(place, path)))
+def _local(place: Path, path: Path) -> MemoryNote:
+    return MemoryNote(str(path), LocalNote(lambda: open_inside(place, path)))
 
 
 def _added_name(path: Path, places: tuple[Path, ...]) -> str:

@@ -13,7 +13,7 @@ from ..params import read_boolean_param, read_number_param
 from ..paths import shown
 from ..tool import Tool, ToolContext, ToolResult, as_execute, text_result
 from ._files import PATH, contents, counted, path_param, stop_if_aborted, with_variant
-from ._text import Text, decode_text, line_ending, split_lines
+from ._text import DecodedText, decode_text, line_ending, split_lines
 
 MAX_LINES = 2000
 PAGE_BYTES = 32 * 1024
@@ -140,7 +140,7 @@ def _page(path: str, data: bytes, offset: int, limit: int | None, numbered: bool
     return text_result("\n".join([*(page or ["(empty file)"]), *notices]), details)
 
 
-def _notices(decoded: Text, lines: list[str], page: list[str], offset: int, end: int, cut: bool) -> list[str]:
+def _notices(decoded: DecodedText, lines: list[str], page: list[str], offset: int, end: int, cut: bool) -> list[str]:
     notices = []
     first_size = len(lines[offset - 1].encode()) if lines else 0
     if cut and len(page) == 1 and first_size > len(page[0].encode()):

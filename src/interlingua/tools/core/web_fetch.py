@@ -125,7 +125,7 @@ class Page(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class Text(NamedTuple):
+class ReadableText(NamedTuple):
     """Readable text, its extractor, the page's title, and notes."""
 
     text: str
@@ -227,25 +227,25 @@ def _failed(arguments: WebFetchArguments, page: Page) -> ToolResult:
     return ToolResult(content=(TextBlock(text=text),), details=details, is_error=True)
 
 
-async def _readable(answer: Fetched, mode: Mode, settings: WebFetchSettings) -> Text:
+async def _readable(answer: Fetched, mode: Mode, settings: WebFetchSettings) -> ReadableText:
     """The response as text. Raises `ToolInputError` with type and size if it is not text."""
     kind = answer.content_type
     ok = 200 <= answer.status < 300
     if not _is_text(kind) or _is_binary(answer):
         if not ok:
-            return Text("", "none")
+            return ReadableText("", "none")
         raise ToolInputError(f"web_fetch: this is not text but {_what(answer)}; it cannot be shown")
     text, charset_notes = _decoded(answer)
     made = await _extracted(text, kind, answer, mode, settings)
     return made._replace(notes=(*charset_notes, *made.notes))
 
 
-async def _extracted(text: str, kind: str, answer: Fetched, mode: Mode, settings: WebFetchSettings) -> Text:
+async def _extracted(text: str, kind: str, answer: Fetched, mode: Mode, settings: WebFetchSettings) -> ReadableText:
     if kind in _HTML or (kind in ("", "text/plain") and _looks_like_html(text)):
         return await _from_html(text, mode, answer.final_url, settings)
     if kind == "application/json" or kind.endswith("+json") or kind == "text/json":
         return _from_json(text, cut=answer.truncated)
-    return Text(text, "markdown" if kind == "text/markdown" else "raw")
+    return ReadableText(text, "markdown" if kind == "text/markdown" else "raw")
 
 
 def _is_text(kind: str) -> bool:
@@ -331,14 +331,14 @@ def _in_page(body: bytes) -> str:
     return _codec(value[:end].decode("ascii", "ignore"))
 
 
-def _from_json(text: str, *, cut: bool) -> Text:
+def _from_json(text: str, *, cut: bool) -> ReadableText:
     try:
-        return Text(msgspec.json.format(text, indent=2), "json")
+        return ReadableText(msgspec.json.format(text, indent=2), "json")
     except (msgspec.DecodeError, RecursionError, ValueError):
-        return Text(text, "raw", notes=() if cut else ("declared as JSON, but it is not",))
+        return ReadableText(text, "raw", notes=() if cut else ("declared as JSON, but it is not",))
 
 
-async def _from_html(text: str, mode: Mode, url: str, settings: WebFetchSettings) -> Text:
+async def _from_html(text: str, mode: Mode, url: str, settings: WebFetchSettings) -> ReadableText:
     """The page's text by the extraction program, within a time limit."""
     seconds = settings.extract_seconds
     try:
@@ -350,7 +350,7 @@ async def _from_html(text: str, mode: Mode, url: str, settings: WebFetchSettings
             f"web_fetch: the page was not converted within {seconds:g} seconds and the memory it may take"
         ) from None
     warning = found.get("warning")
-    return Text(found["text"], found["extractor"], found["title"], (warning,) if warning else ())
+    return ReadableText(found["text"], found["extractor"], found["title"], (warning,) if warning else ())
 
 
 async def _run_extraction(text: str, mode: Mode, url: str, seconds: float) -> bytes:

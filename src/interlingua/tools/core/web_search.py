@@ -22,7 +22,7 @@ from .web_fetch import Cache
 # Search services as rows: how to build a request and read the response. A new service is two functions and a row.
 
 
-class Query(Struct, frozen=True, kw_only=True):
+class WebQuery(Struct, frozen=True, kw_only=True):
     """A search. `freshness` is pd, pw, pm, py (past day … year) or `YYYY-MM-DDtoYYYY-MM-DD`."""
 
     query: str
@@ -41,7 +41,7 @@ class Ask(NamedTuple):
     unsupported: tuple[str, ...] = ()
 
 
-class Hit(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SearchHit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     title: str
     url: str
     description: str = ""
@@ -54,25 +54,25 @@ class Backend(NamedTuple):
     label: str
     base_url: str
     env: str
-    ask: Callable[[Query, str, str], Ask]
-    hits: Callable[[Any], list[Hit]]
+    ask: Callable[[WebQuery, str, str], Ask]
+    hits: Callable[[Any], list[SearchHit]]
 
 
 _SPANS = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}
 
 
-def _ask_brave(query: Query, base_url: str, key: str) -> Ask:
+def _ask_brave(query: WebQuery, base_url: str, key: str) -> Ask:
     fields = {"q": query.query, "count": str(query.count), "text_decorations": "false"}
     fields |= _non_empty(country=query.country.upper(), search_lang=query.search_lang, freshness=query.freshness)
     url = f"{base_url}/res/v1/web/search?{urlencode(fields)}"
     return Ask(url, {"Accept": "application/json", "X-Subscription-Token": key})
 
 
-def _brave_hits(answer: Any) -> list[Hit]:
+def _brave_hits(answer: Any) -> list[SearchHit]:
     return [_hit(row, "description", "page_age") for row in (answer.get("web") or {}).get("results") or ()]
 
 
-def _ask_searxng(query: Query, base_url: str, key: str) -> Ask:
+def _ask_searxng(query: WebQuery, base_url: str, key: str) -> Ask:
     language = "-".join(part for part in (query.search_lang, query.country.upper()) if part)
     unsupported = []
     if query.country and (not query.search_lang or query.country.upper() == "ALL"):
@@ -85,11 +85,11 @@ def _ask_searxng(query: Query, base_url: str, key: str) -> Ask:
     return Ask(f"{base_url}/search?{urlencode(fields)}", headers, unsupported=tuple(unsupported))
 
 
-def _searxng_hits(answer: Any) -> list[Hit]:
+def _searxng_hits(answer: Any) -> list[SearchHit]:
     return [_hit(row, "content", "publishedDate") for row in answer.get("results") or ()]
 
 
-def _ask_tavily(query: Query, base_url: str, key: str) -> Ask:
+def _ask_tavily(query: WebQuery, base_url: str, key: str) -> Ask:
     start, _, end = query.freshness.partition("to") if query.freshness not in _SPANS else ("", "", "")
     fields: dict[str, Any] = {"query": query.query, "max_results": query.count}
     fields |= _non_empty(time_range=_SPANS.get(query.freshness, ""), start_date=start, end_date=end)
@@ -98,7 +98,7 @@ def _ask_tavily(query: Query, base_url: str, key: str) -> Ask:
     return Ask(f"{base_url}/search", headers, orjson.dumps(fields), unsupported)
 
 
-def _tavily_hits(answer: Any) -> list[Hit]:
+def _tavily_hits(answer: Any) -> list[SearchHit]:
     return [_hit(row, "content", "published_date") for row in answer.get("results") or ()]
 
 
@@ -106,8 +106,8 @@ def _non_empty(**fields: str) -> dict[str, str]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _hit(row: Mapping[str, Any], description: str, published: str) -> Hit:
-    return Hit(
+def _hit(row: Mapping[str, Any], description: str, published: str) -> SearchHit:
+    return SearchHit(
         title=str(row.get("title") or ""),
         url=str(row["url"]),
         description=str(row.get(description) or ""),
@@ -181,8 +181,8 @@ class _Service(Struct, frozen=True, kw_only=True):
     key: str
 
 
-class Found(Struct, frozen=True, kw_only=True):
-    hits: tuple[Hit, ...]
+class SearchHits(Struct, frozen=True, kw_only=True):
+    hits: tuple[SearchHit, ...]
     unsupported: tuple[str, ...]
 
 
@@ -196,7 +196,9 @@ def web_search_tool(context: ToolContext) -> Tool | None:
             f"unknown search backend {settings.backend!r}; valid backends: {', '.join(BACKENDS)}",
             "config.tools.web_search.backend",
         )
-    answers: Cache[Found] = Cache(seconds=settings.cache_minutes * 60, size=lambda found: len(repr(found.hits)) * 2)
+    answers: Cache[SearchHits] = Cache(
+        seconds=settings.cache_minutes * 60, size=lambda found: len(repr(found.hits)) * 2
+    )
 
     @as_execute
     async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
@@ -224,14 +226,14 @@ def web_search_tool(context: ToolContext) -> Tool | None:
     )
 
 
-def _query(arguments: WebSearchArguments, settings: WebSearchSettings) -> Query:
+def _query(arguments: WebSearchArguments, settings: WebSearchSettings) -> WebQuery:
     query = arguments.query.strip()
     if not query:
         raise ToolInputError("web_search: the query is blank")
     freshness = arguments.freshness or ""
     if "to" in freshness:
         _refuse_bad_span(freshness)
-    return Query(
+    return WebQuery(
         query=query,
         count=arguments.count or min(max(settings.count, 1), 10),
         country=arguments.country or "",
@@ -283,7 +285,7 @@ def _set_up(settings: WebSearchSettings) -> ToolResult:
 
 
 async def _send(
-    service: _Service, query: Query, settings: WebSearchSettings, signal: Abort | None
+    service: _Service, query: WebQuery, settings: WebSearchSettings, signal: Abort | None
 ) -> tuple[Fetched, tuple[str, ...]]:
     ask = service.backend.ask(query, service.base_url, service.key)
     rules: FetchRules = settings
@@ -302,18 +304,19 @@ async def _send(
     return answer, ask.unsupported
 
 
-def _found(service: _Service, answer: Fetched, unsupported: tuple[str, ...], count: int) -> Found:
+def _found(service: _Service, answer: Fetched, unsupported: tuple[str, ...], count: int) -> SearchHits:
     try:
         hits = service.backend.hits(orjson.loads(answer.body))[:count]
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
         raise TransportError(f"{service.backend.label} returned no search results") from None
     shown = (
-        Hit(**{name: visible(getattr(hit, name)[:_FIELD_CHARS]) for name in hit.__struct_fields__}) for hit in hits
+        SearchHit(**{name: visible(getattr(hit, name)[:_FIELD_CHARS]) for name in hit.__struct_fields__})
+        for hit in hits
     )
-    return Found(hits=tuple(shown), unsupported=unsupported)
+    return SearchHits(hits=tuple(shown), unsupported=unsupported)
 
 
-def _result(service: _Service, query: Query, found: Found, *, cached: bool, took: float) -> ToolResult:
+def _result(service: _Service, query: WebQuery, found: SearchHits, *, cached: bool, took: float) -> ToolResult:
     results = [msgspec.to_builtins(hit) for hit in found.hits]
     payload = {"query": query.query, "provider": service.id, "count": len(results), "results": results}
     wrapped = untrusted(orjson.dumps(payload, option=orjson.OPT_INDENT_2).decode(), "a web search")

@@ -11,11 +11,11 @@ from typing import Any
 from ..sessions import Session, SessionInfo
 from ..sessions.cards import Card, card_of
 from ..sessions.sql import SqlStore
-from ..sessions.text_index import Found, Progress, Results, TextIndex
+from ..sessions.text_index import IndexProgress, Results, TextHit, TextIndex
 from ..sessions.texts import Query
 from ..values.errors import InterlinguaError
-from .library import CLIENT, FILES, GATEWAY, Library, Place
-from .shapes import FilterValues, ForkedFrom, Hit, IndexState, SearchResult, SessionView, SnippetPart, SpawnedBy
+from .library import CLIENT, FILES, GATEWAY, Library, SessionPlace
+from .shapes import FilterValues, ForkedFrom, Hit, IndexState, SearchResult, SessionView, SnippetPart, SpawnedByView
 from .trees import Tree
 
 # --- search ----------------------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ class Finder:
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._opening = threading.Lock()
-        self.progress = Progress(0, 0)
+        self.progress = IndexProgress(0, 0)
         self.is_following = False
 
     def start(self) -> None:
@@ -93,9 +93,9 @@ class Finder:
         """Updates the index; runs in a thread."""
         with self._lock:
             done = [index.follow(progress=self._note, stop=self._stopping.is_set) for index in self._opened()]
-        self.progress = Progress(sum(one.done for one in done), sum(one.total for one in done))
+        self.progress = IndexProgress(sum(one.done for one in done), sum(one.total for one in done))
 
-    def _note(self, progress: Progress) -> None:
+    def _note(self, progress: IndexProgress) -> None:
         self.progress = progress
 
     def _opened(self) -> list[Any]:
@@ -117,7 +117,7 @@ class Finder:
         state = "indexing" if self.is_following and self.progress.done < self.progress.total else "ready"
         return IndexState(state=state, done=self.progress.done, total=self.progress.total)  # type: ignore[arg-type]
 
-    def card(self, place: Place) -> tuple[int, int, Card] | None:
+    def card(self, place: SessionPlace) -> tuple[int, int, Card] | None:
         """Returns the card of a session when it was last indexed, with its size and time then."""
         store = CACHE if place.read_only else OWN
         with contextlib.suppress(InterlinguaError):
@@ -132,13 +132,13 @@ class Finder:
         for index in self._opened():
             index.forget(store, agent, id, session)
 
-    def forget_place(self, place: Place) -> None:
+    def forget_place(self, place: SessionPlace) -> None:
         with contextlib.suppress(InterlinguaError), self._library.open(place) as session:
             self.forget(CACHE if place.read_only else OWN, place.agent, place.id, session)
 
     # --- searching ---------------------------------------------------------------------------------------------------
 
-    def search(self, query: Query, within: Place | None = None) -> SearchResult:
+    def search(self, query: Query, within: SessionPlace | None = None) -> SearchResult:
         """Returns hits in everything that is shown, the latest first; within one session, in log order."""
         began = time.perf_counter()
         results = [index.search(query) for index in self._opened()]
@@ -165,9 +165,9 @@ class Finder:
         roles, tools, models = (tuple(sorted({name for one in found for name in one[at]})) for at in range(3))
         return FilterValues(roles=roles, tools=tools, models=models)
 
-    def _numbers(self, shown: list[tuple[Found, Place]]) -> dict[tuple[str, str], int]:
+    def _numbers(self, shown: list[tuple[TextHit, SessionPlace]]) -> dict[tuple[str, str], int]:
         """The positions of the messages of hits on their paths."""
-        entries: dict[str, tuple[Place, list[str]]] = {}
+        entries: dict[str, tuple[SessionPlace, list[str]]] = {}
         for hit, place in shown:
             entries.setdefault(place.key, (place, []))[1].append(hit.text.entry)
         found: dict[tuple[str, str], int] = {}
@@ -176,13 +176,13 @@ class Finder:
                 found |= {(place.key, id): number for id, number in session.message_numbers(ids).items()}
         return found
 
-    def _place(self, hit: Found, opened: dict[tuple[str, str], Place]) -> Place | None:
+    def _place(self, hit: TextHit, opened: dict[tuple[str, str], SessionPlace]) -> SessionPlace | None:
         if hit.store == OWN:
             return self._library.place(self._library.own_key(hit.agent, hit.id))
         return opened.get((hit.agent, hit.id))
 
 
-def _hit(hit: Found, place: Place, number: int | None) -> Hit:
+def _hit(hit: TextHit, place: SessionPlace, number: int | None) -> Hit:
     text = hit.text
     return Hit(
         key=place.key,
@@ -235,10 +235,10 @@ class Describer:
         self._finder = finder
         self._cards: dict[str, tuple[tuple[int, int], Card]] = {}
         self._lock = threading.Lock()
-        self._places: list[Place] = []
+        self._places: list[SessionPlace] = []
         self._looked = 0.0
 
-    def places(self, *, fresh: bool = False) -> list[Place]:
+    def places(self, *, fresh: bool = False) -> list[SessionPlace]:
         """Returns all sessions, from a recent list."""
         with self._lock:
             if fresh or time.monotonic() - self._looked > _FRESH:
@@ -247,7 +247,7 @@ class Describer:
                 self._places = list(self.library.places())
             return self._places
 
-    def view(self, place: Place, *, wait: bool = True) -> SessionView:
+    def view(self, place: SessionPlace, *, wait: bool = True) -> SessionView:
         """Returns a session for the list; slow parts are omitted unless `wait`."""
         info = place.info or self._info(place)
         card = self.card(place, info, wait=wait) or Card()
@@ -278,13 +278,13 @@ class Describer:
             notes=card.notes,
         )
 
-    def _info(self, place: Place) -> SessionInfo:
+    def _info(self, place: SessionPlace) -> SessionInfo:
         for known in self.places(fresh=True):
             if known.key == place.key and known.info is not None:
                 return known.info
         return SessionInfo(id=place.id, agent=place.agent)
 
-    def card(self, place: Place, info: SessionInfo, *, wait: bool) -> Card | None:
+    def card(self, place: SessionPlace, info: SessionInfo, *, wait: bool) -> Card | None:
         stamp = (info.size, info.modified)
         known = self._cards.get(place.key)
         if known is not None and known[0] == stamp:
@@ -303,7 +303,7 @@ class Describer:
 
     # --- relations ---------------------------------------------------------------------------------------------------
 
-    def links_of(self, place: Place) -> list[Place]:
+    def links_of(self, place: SessionPlace) -> list[SessionPlace]:
         """Returns the linked forks of a session that could not be written."""
         return [
             other
@@ -311,7 +311,7 @@ class Describer:
             if other.info is not None and other.info.linked and other.info.forked_from == place.id
         ]
 
-    def open_tree(self, place: Place) -> Tree:
+    def open_tree(self, place: SessionPlace) -> Tree:
         """Opens the tree of a session with its linked forks, and the sub-agents that its entries started."""
         tree = Tree(self.library, place)
         for link in self.links_of(place):
@@ -320,7 +320,7 @@ class Describer:
         tree.refresh()
         return tree
 
-    def spawned_of(self, place: Place, tree: Tree) -> dict[str, list[str]]:
+    def spawned_of(self, place: SessionPlace, tree: Tree) -> dict[str, list[str]]:
         """Returns, by entry, the sessions of the sub-agents that it started."""
         found: dict[str, list[str]] = {}
         for other in self.places():
@@ -335,18 +335,18 @@ class Describer:
         wanted = set(ids)
         return {place.id: place.key for place in self._places if place.id in wanted}
 
-    def _forked_from(self, place: Place, info: SessionInfo) -> ForkedFrom | None:
+    def _forked_from(self, place: SessionPlace, info: SessionInfo) -> ForkedFrom | None:
         if info.forked_from is None:
             return None
         key = self._by_id([info.forked_from]).get(info.forked_from)
         return ForkedFrom(key=key, entry=info.forked_at) if key is not None else None
 
-    def _spawned_by(self, place: Place, info: SessionInfo) -> SpawnedBy | None:
+    def _spawned_by(self, place: SessionPlace, info: SessionInfo) -> SpawnedByView | None:
         origin = place.spawned_by or info.spawned_by
         if origin is None:
             return None
         key = self._by_id([origin.session]).get(origin.session)
-        return SpawnedBy(session=origin.session, key=key, entry=origin.entry, call_id=origin.call_id)
+        return SpawnedByView(session=origin.session, key=key, entry=origin.entry, call_id=origin.call_id)
 
     def forget(self, key: str) -> None:
         self._cards.pop(key, None)
