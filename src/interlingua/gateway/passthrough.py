@@ -23,7 +23,7 @@ from ..values.errors import Aborted, BadRequest, FormatError, InterlinguaError, 
 from ..values.messages import AssistantMessage, Usage
 from .exchange import Exchange, Gate
 from .incoming import aside, json_object, read_body
-from .replying import LEFT, ClientReply, HttpChannel, in_time
+from .replying import LEFT, HttpChannel, in_time
 from .rewriting import renaming
 from .routing import NO_CONVERSATION, Place, Router
 from .settings import ClientLimits
