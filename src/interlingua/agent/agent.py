@@ -367,6 +367,7 @@ class Agent(Generic[T]):
 
     @model.setter
     def model(self, model: str | ModelDescriptor) -> None:
+        # A key must not follow the agent to another provider.
         if place_of(model) != place_of(self._model):
             self._access[place_of(self._model)] = {
                 name: self.options.pop(name) for name in ACCESS if name in self.options
@@ -422,6 +423,7 @@ class Agent(Generic[T]):
         answered: Counter[str] = Counter()
         for message in reversed(self.messages):
             if isinstance(message, ToolResultMessage):
+                # Counted, not collected: ids may repeat within a response.
                 answered[message.tool_call_id] += 1
             elif isinstance(message, AssistantMessage):
                 return self._unanswered(message, answered)
@@ -445,6 +447,7 @@ class Agent(Generic[T]):
         if finished is not None:
             content: Any = finished.content
             return ToolResult(content=content, details=finished.details, is_error=finished.is_error)
+        # A call that was started may have had its effect: it is not run again, and the model is told.
         if self.history.begun(call.id):
             return ToolResult(content=(TextBlock(text=UNKNOWN),), details={"status": "unknown"}, is_error=True)
         return None
@@ -516,6 +519,7 @@ async def _until(
 async def _to_the_end(work: "asyncio.Task[str]", signal: Abort) -> str:
     """Waits for a run. A cancellation aborts it, so that it ends cleanly; a second one does not wait for that."""
     try:
+        # The run ends by its signal, not in the middle of a write.
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         signal.abort("cancelled")

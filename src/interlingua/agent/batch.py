@@ -151,8 +151,10 @@ class CallBatch:
             await self._emit(ToolExecutionStart(call.id, call.name, call.arguments))
             known = await self._outcome(call)
             message = result_message(call, known)
+            # Results are stored in call order; one that waits for an earlier call would be lost in a crash.
             if at != len(self.results):
                 self._journal.note_finished(call, message)
+            # Stored before it is announced, so that no listener acts on a result that a crash takes back.
             self._settle(at, message)
             await self._emit(ToolExecutionEnd(call.id, call.name, plain_result(known), known.is_error))
         await self._emit_results()
@@ -166,6 +168,7 @@ class CallBatch:
             self.results.append(ready)
 
     async def _emit_results(self) -> None:
+        # Two calls that end together take turns: listeners get each result's start and end side by side.
         async with self._emitting:
             while self._given < len(self.results):
                 result = self.results[self._given]
@@ -180,6 +183,7 @@ class CallBatch:
             return failure(call.name, NOT_RUN, "aborted")
         if self._skip():
             return failure(call.name, SKIPPED, "skipped")
+        # The output limit may have cut the arguments, also where the rest can be parsed.
         if self._message.stop_reason == "length":
             return failure(call.name, CUT_SHORT, "cut")
         if tool is None:
@@ -202,6 +206,7 @@ class CallBatch:
                     parse_error=call.parse_error,
                 )
             finally:
+                # Also when the tool fails: no update may come after the end of its call.
                 await updates.finish()
             if span is not None:
                 span.set_content(tool__call__arguments=call.arguments, tool__call__result=result.text)
@@ -224,6 +229,8 @@ class CallBatch:
                 return failure(call.name, verdict.reason or f"{call.name} was blocked", "blocked")
             if verdict is not None and verdict.arguments is not None:
                 params = verdict.arguments
+            # Last before the tool runs: after a crash, a call without this line may be run, one with it is reported as
+            # unknown.
             self._journal.note_begun(call)
             return await _awaited(tool.execute(id, params, signal, on_update))
 

@@ -99,7 +99,12 @@ class Compaction(Struct, frozen=True, kw_only=True):
     def _asking(self, agent: Any) -> Summarise:
         async def ask(text: str, max_tokens: int) -> str:
             answer = await agent.complete(
-                self.model, text, max_tokens=max_tokens, cache_retention="none", signal=agent.signal
+                # Nobody sends this text again, and a write to a cache can cost more than plain input.
+                self.model,
+                text,
+                max_tokens=max_tokens,
+                cache_retention="none",
+                signal=agent.signal,
             )
             return text_of(answer.content)
 

@@ -240,6 +240,7 @@ class Memory(CallJournal):
         pass
 
     def compact(self, summary: str, first_kept: str | None, **about: Any) -> None:
+        # Thinking before a summary lost what its signature covers.
         kept = (
             [] if first_kept is None else [m for m in map(unsigned, self.messages[int(first_kept) :]) if m is not None]
         )

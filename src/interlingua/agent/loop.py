@@ -151,6 +151,7 @@ class EventEmitter:
         self._results: list[ToolResultMessage] = []
 
     async def __call__(self, event: AgentEvent) -> None:
+        # Tools run side by side: without the lock, their events would reach a slow listener in another order.
         async with self._order:
             self._follow(event)
             for listener in [*self._listeners]:
@@ -445,6 +446,7 @@ class Loop:
     # --- events -----------------------------------------------------------------------------------------------------
 
     async def _end_turn(self, message: AssistantMessage, results: tuple[ToolResultMessage, ...]) -> None:
+        # On disk before listeners get the turn's end: what they act on must survive a crash.
         self._history.sync()
         await self._emit(TurnEnd(message, results))
 

@@ -372,6 +372,7 @@ class Batch:
         self, api: BatchApi, calls: Calls, number: int, part: BatchPart, steps: list[dict[str, Any]]
     ) -> str | None:
         """Returns the batch of an interrupted attempt, or of one without a response."""
+        # Each attempt is written before it is made: one without an outcome may have created the batch.
         if sum(step["step"] == "creating" for step in steps) <= sum(step["step"] == "refused" for step in steps):
             return None
         return await api.find(calls, part, {*_rejected(steps), *self._others(number)})
@@ -790,6 +791,7 @@ def _write_folder(folder: Path, manifest: BatchManifest, rows: Iterable[BatchRow
                 file.write(dump(row) + b"\n")
         with atomic(made / "batch.json", private=True) as file:
             file.write(dump(manifest) + b"\n")
+        # rename(2) is atomic, and the folder must be on disk before a batch is paid for.
         made.rename(folder)
         handle = os.open(folder.parent, os.O_RDONLY)
         os.fsync(handle)

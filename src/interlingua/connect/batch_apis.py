@@ -133,6 +133,7 @@ class Calls:
 
 def is_uncertain(error: InterlinguaError) -> bool:
     """Whether a failed request may have been executed: there was no response, or the server failed."""
+    # RFC 9110, 15.5.9: after 408, too, the server may have had the whole request.
     return not isinstance(error, ProviderError) or error.status >= 500 or error.status == 408
 
 
@@ -179,6 +180,7 @@ class BatchApi(Protocol):
 class OpenAIBatches(BatchApi):
     """A file of lines, then a batch of it. platform.openai.com/docs/guides/batch"""
 
+    # OpenAI: up to 50,000 requests and 200 MB per input file; one endpoint and one model per file.
     max_requests = 50_000
     max_bytes = 200_000_000
     ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
@@ -190,6 +192,7 @@ class OpenAIBatches(BatchApi):
         self, calls: Calls, part: BatchPart, headers: Mapping[str, str], uploaded: Callable[[str], None]
     ) -> str:
         data = b"\n".join(part.lines) + b"\n"
+        # The upload may have come through although its answer did not: OpenAI lists files by name and size.
         file = part.uploaded or (await self._find_file(calls, part.tag, len(data)) if part.is_retry else None)
         file = file or await self._upload(calls, part.tag, data)
         uploaded(file)
@@ -258,6 +261,7 @@ class OpenAIBatches(BatchApi):
 class AnthropicBatches(BatchApi):
     """All requests in one body. docs.claude.com/en/docs/build-with-claude/batch-processing"""
 
+    # Anthropic: "a Message Batch is limited to either 100,000 requests or 256 MB in size, whichever is reached first".
     max_requests = 100_000
     max_bytes = 256_000_000
     PATH = "/v1/messages/batches"
@@ -275,6 +279,7 @@ class AnthropicBatches(BatchApi):
         """A batch of our size since then. Whether it is ours shows in the ids of its results, which come at its end."""
         async for batch in pages(calls, self.PATH, "after_id"):  # newest first
             created = datetime.fromisoformat(batch["created_at"]).timestamp() * 1000
+            # The list is newest first: all further batches are older.
             if created < part.since - CLOCK_SKEW:
                 return None
             if sum(batch["request_counts"].values()) == len(part.lines) and batch["id"] not in excluded:
@@ -291,6 +296,8 @@ class AnthropicBatches(BatchApi):
         for line in lines_of(await calls.repeat("GET", f"{self.PATH}/{quote(id)}/results"), calls):
             result = line.get("result") or {}
             kind = result.get("type")
+            # `errored` has an `error`, `canceled` and `expired` only their type; neither is in the order of the
+            # requests.
             failed = None if kind == "succeeded" else result.get("error") or self._without_answer(str(kind))
             found.append(RequestOutcome(str(line.get("custom_id")), result.get("message"), failed))
         return found

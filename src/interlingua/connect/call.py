@@ -186,6 +186,7 @@ def chain(
         return (Candidate(model, options),)
     is_one = isinstance(fallbacks, str | ModelDescriptor | Mapping)
     others = (fallbacks,) if is_one else several(fallbacks, "models", "fallbacks")
+    # A key is never sent to another provider than the one that it was given for.
     without = replace(options, **_NO_ACCESS)
     return (
         Candidate(model, options),
@@ -253,6 +254,8 @@ def options_of(options: Mapping[str, Any], *, stream: bool | None = None) -> tup
             raise FormatError(
                 f"stop must be a string or a list of strings, not of {type(item).__name__}", "options.stop"
             )
+    # Before anything is opened: a header with a line break would otherwise fail inside the transport, after the retries
+    # began.
     if options.get("headers"):
         with_headers({}, options["headers"])
     max_tokens, timeout = options.get("max_tokens"), options.get("timeout")
@@ -572,6 +575,8 @@ class Attempts:
             self._breaker.succeeded(self._target)
             if isinstance(connector, HttpConnector) and connector.row.reports_cost:
                 with contextlib.suppress(InterlinguaError, TimeoutError):  # then the cost is unknown
+                    # openrouter.ai/docs/api-reference/get-a-generation: the cost is known a moment after the answer, if
+                    # at all.
                     async with asyncio.timeout(_COST_TIMEOUT):
                         message = await connector.reported_cost(last.message, self.model, self._options)
                         return [*batch[:-1], Done(last.reason, message)]

@@ -208,6 +208,7 @@ class HttpConnector:
             secrets.append(key)
         if target.http.unpack_key is not None and key is not None:
             key, body = target.http.unpack_key(key, body)
+        # Before the headers: AWS signs the very bytes that are sent.
         data = write(body)
         given = {
             **self.row.headers,
@@ -313,6 +314,7 @@ class HttpConnector:
             raise InterlinguaError(f"{self.row.label} has no default base URL; give {wanted}")
         names = {name for _, name, _, _ in string.Formatter().parse(template) if name}
         values = {name: await self._setting(name, model, call, env) for name in sorted(names)}
+        # Vertex AI: the host of the location `global` has no location in its name.
         return template.format(**values).replace("https://global-aiplatform", "https://aiplatform")
 
     def setting(self, name: str, call: CallOptions) -> str | None:

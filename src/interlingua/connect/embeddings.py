@@ -200,6 +200,7 @@ class _EmbeddingCall:
             vectors, tokens = self._route.decode(read(body))
         except (FormatError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadWire(target.api, f"no vectors in the answer: {error!r}") from None
+        # Vectors are paired with texts by their order: one too few would shift all that follow.
         if len(vectors) != number:
             raise BadWire(target.api, f"{len(vectors)} vectors for {number} texts")
         return [tuple(vector) for vector in vectors], tokens if isinstance(tokens, int) else None

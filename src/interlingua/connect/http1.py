@@ -116,6 +116,7 @@ class ChunkedBody:
                     contents, at = _usual_chunks(data, at)
                     parts += contents
                 line = _CHUNK_LINE.match(data, at)
+                # RFC 9112, 7.1.1: chunk extensions may be ignored, but not without a bound.
                 if line is None:
                     if end - at > _LONGEST_LINE or data.find(b"\n", at) >= 0:
                         raise Malformed(f"not the length of a chunk: {data[at : at + 20]!r}", b"".join(parts))
@@ -132,6 +133,7 @@ class ChunkedBody:
                 left = 2 if border < end else left - (end - at)
                 self._rest = data[border:end]  # half a line break, or nothing
                 break
+            # RFC 9112, 7.1: chunk data ends with CRLF. Anything else means that the length was wrong.
             if not data.startswith(b"\r\n", border):
                 raise Malformed("a chunk longer than its stated length", b"".join(parts))
             at, left = border + 2, 0
@@ -166,6 +168,7 @@ def _usual_chunks(data: bytes, at: int) -> tuple[list[bytes], int]:
 
 def parse_head(head: bytes) -> tuple[int, CIMultiDict[str], bool]:
     """The status, the headers, and whether the connection may be used again, of a head without its empty line."""
+    # RFC 9110, 5.5: values may hold bytes above 127, which have no defined encoding: kept as they are.
     text = head.decode("utf-8", "surrogateescape")
     first = text.partition("\r\n")[0]
     status = _STATUS_LINE.fullmatch(first)
@@ -175,21 +178,26 @@ def parse_head(head: bytes) -> tuple[int, CIMultiDict[str], bool]:
         valid = _ALL_HEADERS.match(text, len(first))
         raise Malformed(f"not a header: {text[valid.end() if valid else 0 :].lstrip()[:40]!r}")
     headers = CIMultiDict(_EACH_HEADER.findall(text, len(first)))
+    # RFC 9112, 9.3: connections persist in HTTP/1.1 unless `close` is among the options; in 1.0 only by agreement.
     keeps = status[1] == "1" and not any("close" in value.lower() for value in headers.getall("Connection", ()))
     return int(status[2]), headers, keeps
 
 
 def body_of(method: str, status: int, headers: CIMultiDict[str]) -> Body:
     """Returns the body after a head (RFC 9112 §6.3). Ambiguous heads are refused."""
+    # RFC 9112, 6.3, 1: no body, whatever the headers state.
     if method == "HEAD" or status in (204, 304):
         return SizedBody(0)
     codings, lengths = headers.getall("Transfer-Encoding", ()), headers.getall("Content-Length", ())
     if codings:
+        # RFC 9112, 6.1: a coding that is not understood leaves the end of the body unknown.
         if len(codings) > 1 or codings[0].lower() != "chunked":
             raise Malformed(f"an unknown coding of the body: {', '.join(codings)[:40]!r}")
         return ChunkedBody()
+    # RFC 9112, 6.3, 8: a response without a length ends with the connection.
     if not lengths:
         return EndlessBody()
+    # RFC 9112, 6.3, 5: several values, even equal ones in a list, are refused here: providers send one.
     if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
         raise Malformed(f"not a length: {', '.join(lengths)[:40]!r}")
     return SizedBody(int(lengths[0]))
@@ -259,6 +267,7 @@ class Http1Pool:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except socket.gaierror:  # a name
             found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # RFC 8305: IPv6 and IPv4 are tried side by side, a quarter of a second apart.
         sock = await start_connection(found, happy_eyeballs_delay=0.25, loop=self._loop)
         try:
             _, connection = await self._loop.create_connection(
@@ -278,6 +287,7 @@ class Http1Pool:
         head = self._heads.get(key)
         if head is None:
             lines = [f"{method} {url.raw_path_qs} HTTP/1.1"]
+            # RFC 9112, 3.2: required in HTTP/1.1, with the port unless it is the scheme's own.
             if not any(name.lower() == "host" for name in headers):
                 lines.append(f"Host: {url.host_port_subcomponent}")
             lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -558,6 +568,7 @@ class Http1Reply:
         self._parts.append(content)
         before = self._size
         self._size = before + len(content)
+        # A reader that is slower than the provider: TCP makes the provider wait, in place of our memory.
         if before < _LARGEST_BUFFER <= self._size:
             self._connection.transport.pause_reading()
         self._wake()

@@ -79,6 +79,7 @@ def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
             sums[bucket] = 0.0
             continue
         parts = [(name, getattr(given, name)) for name in names] if given is not _NO_DETAIL else []
+        # Few models price reasoning apart: elsewhere it costs what other output does.
         if bucket == "output" and usage.reasoning and "output_reasoning" in rates:
             parts.insert(0, ("output_reasoning", usage.reasoning))
         cost = _charged(tokens, parts, bucket, rates, size)
@@ -202,6 +203,7 @@ def _envelope_tiers(message: AssistantMessage) -> Iterator[str]:
     for api, residual in message.extra.items():
         envelope = residual.get("~response") if isinstance(residual, dict) else None
         if isinstance(envelope, dict):
+            # OpenAI and Anthropic report the tier that served the request, which may not be the one that was asked for.
             tier = envelope.get("service_tier") or envelope.get("serviceTier")
             tier = tier.get("type") if isinstance(tier, dict) else tier
             if isinstance(tier, str):

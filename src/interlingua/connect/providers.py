@@ -89,6 +89,8 @@ class Provider(Struct, frozen=True, kw_only=True):
         return self.auth or (WIRES[api].http.auth if api in WIRES else "bearer")
 
 
+# platform.claude.com/docs/en/build-with-claude/extended-thinking, Interleaved thinking: a beta header for models with a
+# budget; adaptive ones need none.
 _INTERLEAVED = "interleaved-thinking-2025-05-14"
 _LOGGED_IN = "oauth-2025-04-20"
 
@@ -108,6 +110,7 @@ def _anthropic(request: Request, key: str | None) -> Mapping[str, str]:
 
 
 def _codex(request: Request, key: str | None) -> Mapping[str, str]:
+    # As Codex CLI sends them to the backend of ChatGPT (github.com/openai/codex).
     fields = {"OpenAI-Beta": "responses=experimental", "originator": "interlingua"}
     account = _claim(key, "https://api.openai.com/auth", "chatgpt_account_id")
     if account:
@@ -119,6 +122,7 @@ def _codex(request: Request, key: str | None) -> Mapping[str, str]:
 
 def _claim(token: str | None, *path: str) -> str | None:
     """Returns a claim of a JSON web token, unverified: its server verifies it."""
+    # RFC 7519, 3: three parts of base64url without padding.
     payload = (token or "").split(".")
     if len(payload) != 3:
         return None
@@ -135,6 +139,7 @@ def _copilot(request: Request, key: str | None) -> Mapping[str, str]:
     """Copilot charges by the initiator of a turn, and requires a header for images."""
     messages = request.context.messages
     begun_by_user = not messages or isinstance(messages[-1], UserMessage)
+    # As Copilot's editors send them; there is no public reference.
     fields = {"X-Initiator": "user" if begun_by_user else "agent", "Openai-Intent": "conversation-edits"}
     return fields | {"Copilot-Vision-Request": "true"} if any(map(_has_image, messages)) else fields
 
@@ -233,6 +238,7 @@ ROWS: tuple[Provider, ...] = (
             authorize_url="https://auth.openai.com/oauth/authorize",
             token_url="https://auth.openai.com/oauth/token",
             scopes=("openid", "profile", "email", "offline_access"),
+            # Registered for Codex's client: no other port is accepted.
             callback_port=1455,
             callback_path="/auth/callback",
         ),
@@ -310,6 +316,7 @@ ROWS: tuple[Provider, ...] = (
             scopes=("https://www.googleapis.com/auth/cloud-platform",),
             callback_port=8085,
             callback_path="/oauth2callback",
+            # developers.google.com/identity/protocols/oauth2: only so does Google return a refresh token, each time.
             authorize={"access_type": "offline", "prompt": "consent"},
         ),
         prices="google",
@@ -322,6 +329,7 @@ ROWS: tuple[Provider, ...] = (
         env=("OPENROUTER_API_KEY",),
         headers={"X-Title": "Interlingua"},
         compat={**_OLD_LIMIT, "thinkingFormat": "openrouter", "reasoningField": "reasoning"},
+        # openrouter.ai/docs/use-cases/usage-accounting: without it the usage has no cost.
         body={"usage": {"include": True}},
         # openrouter.ai/docs/features/prompt-caching: these take `cache_control` on parts of messages.
         routes=(
@@ -345,6 +353,7 @@ ROWS: tuple[Provider, ...] = (
         label="Cohere",
         api="cohere-chat",
         base_url="https://api.cohere.com",
+        # The name that Cohere's SDKs read, then the usual form.
         env=("CO_API_KEY", "COHERE_API_KEY"),
         prices="cohere",
     ),

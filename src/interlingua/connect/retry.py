@@ -30,6 +30,7 @@ CIRCUIT_OPEN = "circuit_open"
 _FIRST_WAIT = 0.5  # seconds to wait for a limited target that gives no delay
 _LONGEST_WAIT = 86_400.0  # the maximum: a wrong clock at the target must not block it for the rest of the process
 # Rate limits that no waiting lifts.
+# platform.openai.com/docs/guides/error-codes: 429 with `insufficient_quota` means that the credit is used up.
 _SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached", "credit_balance_too_low"})
 # An error inside a stream has no status: these codes mark it as the server's own.
 _THEIRS = frozenset(
@@ -52,11 +53,14 @@ class Retry(Struct, frozen=True, kw_only=True):
         """Returns the delay after the nth attempt failed."""
         asked = wait_of(failure)
         if asked is not None:
+            # A little more than asked for: clients that were refused together would come back together.
             return asked + random.uniform(0, min(0.25, asked / 10))
+        # Full jitter (aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter), but never at once.
         return random.uniform(self.base / 2, min(self.cap, self.base * 2.0 ** (attempt - 1)))
 
     def again(self, failure: BaseException) -> bool:
         """Whether the same request may succeed later."""
+        # Nothing was sent: to wait here would only hold the caller until the probe.
         if getattr(failure, "code", None) == CIRCUIT_OPEN:
             return False
         return passing(failure) and (wait_of(failure) or 0) <= self.longest
@@ -84,6 +88,7 @@ def passing(failure: BaseException) -> bool:
     kinds = (AuthFailed, ContextTooLong, ContentFiltered, BadRequest)
     if not isinstance(failure, ProviderError) or isinstance(failure, kinds):
         return False
+    # RFC 9110, 15.6: the server's own fault. A request with a side effect is not a concern: a model call has none.
     return failure.status >= 500 or (failure.code or "").lower() in _THEIRS
 
 
@@ -107,6 +112,7 @@ def overflowed(message: AssistantMessage, context_window: int | None = None) -> 
     usage = message.usage
     if message.stop_reason != "stop" or usage is None or context_window is None:
         return False
+    # Ollama drops the beginning of a conversation that exceeds `num_ctx`, and reports no error.
     return usage.input + usage.cache_read > context_window
 
 
@@ -127,6 +133,7 @@ def elsewhere(failure: BaseException) -> bool:
     """Whether another model may succeed where this one failed. A bad request fails everywhere."""
     if isinstance(failure, BadRequest):
         return failure.status == 404 or (failure.code or "").lower() in _NOT_HERE or is_unpaid(failure)
+    # A filter of another provider might let it pass; whether that is wanted is for the caller to decide.
     return isinstance(failure, ProviderError | TransportError | BadWire) and not isinstance(failure, ContentFiltered)
 
 
@@ -173,6 +180,8 @@ class Breaker:
 
     def check(self, target: CallTarget) -> None:
         """Raises `Overloaded` while the circuit is open. The first call after that is the probe."""
+        # Read without the lock: a call that begins at the same moment as the circuit opens is one more, as it would be
+        # a microsecond earlier.
         if not self._until:
             return
         key = target.place
@@ -227,6 +236,7 @@ class Breaker:
         if count >= self._failures:
             self._until[key] = self._clock() + self._cooldown
         if len(self._counts) > self._max_entries:
+            # The oldest: base URLs may come from callers, so that the number of targets has no natural bound.
             forgotten, _ = self._counts.popitem(last=False)
             self._until.pop(forgotten, None)
 

@@ -211,6 +211,7 @@ class Stream:
 
     async def more(self) -> None:
         """Waits for events, or for the end."""
+        # Another reader waits on the source; an async generator refuses a second `anext` while one runs.
         if self._refilling:
             if self._refilled is None:
                 self._refilled = asyncio.Event()
@@ -277,6 +278,7 @@ class Stream:
         last = batch[-1]
         if isinstance(last, TERMINAL):
             batch[-1] = self._ended(last)
+        # Every stream begins with a start, also one that failed before the provider answered.
         if self._latest is None and not self._waiting and not isinstance(batch[0], Start):
             self._waiting.append(Start(self._base))
         self._waiting.extend(batch)
@@ -458,6 +460,7 @@ class AttemptWatch:
         try:
             return await work
         except asyncio.CancelledError:
+            # Cancelled from outside as well: that cancellation must reach the caller, as with asyncio.timeout.
             if self._interrupted and task.cancelling() <= pending + 1 and self.why is not None:
                 raise self.why from None
             raise
@@ -704,6 +707,7 @@ class StreamAttempt:
     async def _begin(self, watch: AttemptWatch) -> Reply:
         """Sends the request. A login's token that is refused is renewed once."""
         prepared, reply = await watch.during(self._send(watch))
+        # Once: a token that is refused twice is refused for another reason than its age.
         if reply.status == 401 and prepared.renewable:
             reply.close()
             _, reply = await watch.during(self._send(watch, renew=True))
@@ -729,6 +733,7 @@ class StreamAttempt:
     async def _framing(self, reply: Reply, watch: AttemptWatch) -> Any:
         """Returns the framing of the body; None for an unstreamed response, which some proxies send for any request."""
         codec = self._wire.codec
+        # RFC 9110, 8.3: the type is case-insensitive, and parameters follow a semicolon.
         kind = reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if reply.status != 200:
             body = await self._whole(watch)
@@ -749,6 +754,7 @@ class StreamAttempt:
     async def _whole_answer(self, watch: AttemptWatch) -> Batch:
         """Returns the events of an unstreamed response; only the last one if the others are not needed."""
         body = await self._whole(watch, LARGEST_ANSWER + 1)
+        # Parsing a few hundred kilobytes takes less time than the change to a thread and back.
         if len(body) <= LARGE_ANSWER:
             return self._decoded(body)
         check_size(body, self._wire.codec.API)
@@ -791,6 +797,8 @@ class StreamAttempt:
             self._reply = None  # the connection is already free for others
             return
         try:
+            # `data: [DONE]` and the last chunk usually arrive with the terminal event; to wait longer costs more than a
+            # new connection.
             async with asyncio.timeout(0.05):
                 while await reply.chunk():
                     pass

@@ -187,6 +187,8 @@ class _Telemetry:
         end_time: int | None = None,
     ) -> None:
         if failure is not None:
+            # opentelemetry.io/docs/specs/semconv/general/recording-errors: `error.type` on the span and on the metrics,
+            # of low cardinality.
             about = {**about, "error.type": _kind(failure)}
             span.set_status(self.failed)
             span.set_attribute("error.type", about["error.type"])
@@ -225,6 +227,7 @@ class _Observed:
 
     def ended(self, message: AssistantMessage, failure: InterlinguaError | None) -> None:
         about = self._about()
+        # The name has the model that answered, which an alias or a fallback decides after the span has begun.
         self._span.update_name(f"chat {about['gen_ai.request.model']}")
         self._span.set_attributes(about)
         seconds = time.perf_counter() - self._began

@@ -70,10 +70,12 @@ def with_headers(headers: Mapping[str, str], *given: Mapping[str, str] | None) -
 def _check_header(name: str, value: str) -> None:
     if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
         raise FormatError(f"invalid header name {name!r}; use letters, digits and hyphens", "options.headers")
+    # RFC 9112, 6.3: two lengths that differ are a request-smuggling risk.
     if name.lower() in ("content-length", "transfer-encoding"):
         raise FormatError(f"the client writes {name} itself; remove it", "options.headers")
     if not isinstance(value, str):
         raise FormatError(f"the header {name} must be a string, not {type(value).__name__}", "options.headers")
+    # RFC 9110, 5.5: no CR, LF or NUL in a value; a line break would begin another header.
     if not (value.isascii() or is_clean(value)) or any(mark in value for mark in "\r\n\0"):
         raise FormatError(f"the header {name} has a character that HTTP forbids; remove it", "options.headers")
 

@@ -20,6 +20,7 @@ from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from . import arrays
 
+# PKWARE APPNOTE, 4.3.7 and 4.3.16: a file begins with a local header, an empty archive with its end.
 ZIP = b"PK\x03\x04"
 EMPTY_ZIP = b"PK\x05\x06"
 SQLITE = b"SQLite format 3\0"
@@ -131,10 +132,12 @@ class Members(Mapping[str, bytes]):
         return jsontext.read(text), arrays.FileLists(copy, self._limit)
 
     def _open(self, info: zipfile.ZipInfo) -> IO[bytes]:
+        # APPNOTE, 4.4.4: bit 0 means encrypted, which `zipfile` refuses with a text of its own.
         if info.compress_type != _ZSTD or info.flag_bits & 1:
             return self._zip.open(info)
         assert self._zip.fp is not None
         self._zip.fp.seek(info.header_offset)
+        # APPNOTE, 4.3.7: the local header has its own extra field, whose length need not be that in the directory.
         header = self._zip.fp.read(30)  # signature to the lengths of the name and of the extra field
         if len(header) < 30 or header[:4] != ZIP:
             raise zipfile.BadZipFile("bad local header")
@@ -249,6 +252,7 @@ def _connected(path: Path | None, data: bytes) -> sqlite3.Connection:
     address = f"file:{quote(str(path.absolute()))}?mode=ro"
     log = path.with_name(path.name + "-wal")
     if not (log.exists() and log.stat().st_size):
+        # sqlite.org/uri.html: `immutable` takes no lock, and needs no file beside the database.
         return sqlite3.connect(f"{address}&immutable=1", uri=True)
     # What a running program wrote last is in the log beside the file, which `immutable` would ignore.
     connection = sqlite3.connect(address, uri=True)

@@ -212,6 +212,7 @@ def detect(data: Any) -> Detection | None:
 
 def detect_text(head: bytes) -> Detection | None:
     """The format of a text, by its first bytes; None for anything else."""
+    # html.spec.whatwg.org, 9.2.5: a byte order mark may precede; a line that begins with a colon is a comment.
     if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")) or stream_kind(head) is not None:
         return None
     text = _known_text(head[: head.rfind(b"\n") + 1])

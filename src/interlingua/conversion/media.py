@@ -86,6 +86,7 @@ class MediaFitter:
     def _refusal(self, block: Any, message: Message) -> "_Refusal | None":
         """Returns why the target refuses a block of this kind, type or source in such a message."""
         rules = self._rules
+        # Only Gemini takes pictures in an answer; OpenAI takes the id of its own audio.
         if isinstance(message, AssistantMessage) and not rules.answer_media:
             own_sound = isinstance(block, AudioBlock) and rules.answer_audio and block.file_id
             return None if own_sound else _Refusal("not in an answer of the model")
@@ -247,6 +248,7 @@ def _inline(block: Any, changes: list[BlockChange]) -> Any:
     found = _DATA_URL.match(given, 0, 1000) if given[:5].lower() == "data:" else None
     if found is not None:
         payload = given[found.end() :]
+        # RFC 2397: the data of a URL may be percent-encoded, base64 too.
         if found[2] and "%" in payload:
             payload = unquote(payload)
         data = payload if found[2] else base64.b64encode(unquote_to_bytes(jsontext.clean(payload))).decode()
@@ -256,6 +258,7 @@ def _inline(block: Any, changes: list[BlockChange]) -> Any:
         url = None if block.data is None else block.url
         block = replace(block, data=data, url=url, mime_type=block.mime_type or found[1] or None)
     data = block.data
+    # RFC 4648, 3.3: decoders reject line feeds unless told otherwise; MIME encoders write them.
     if data and any(map(str.isspace, data[:100] + data[-1])):
         changes.append(BlockChange(".data", "media", "base64 without line breaks", "record"))
         block = replace(block, data="".join(data.split()))

@@ -109,6 +109,7 @@ def _little(raw: bytes) -> int:
 
 
 def _png(data: str) -> tuple[int, int]:
+    # W3C PNG, 11.2.1: IHDR is the first chunk, with width and height at bytes 16 and 20.
     head = _read(data, 16, 8)
     return _big(head[:4]), _big(head[4:])
 
@@ -128,6 +129,7 @@ def _jpeg(data: str) -> tuple[int, int]:
         segment = _read(data, at, 9)
         if len(segment) < 9 or segment[0] != 0xFF:
             break
+        # ITU-T T.81, B.1.1: a marker is FF and a code; most have a length of two bytes, which counts itself.
         kind = segment[1]
         if kind == 0xFF:  # a fill byte before the marker
             at += 1
@@ -145,6 +147,8 @@ _MAX_SEGMENTS = 1000
 
 def _webp(data: str) -> tuple[int, int]:
     head = _read(data, 0, 30)
+    # RFC 9649, 2.5 to 2.7: the size is in VP8X, or in the header of the lossless or lossy bitstream, less one in the
+    # first two.
     kind = head[12:16]
     if kind == b"VP8X":
         return _little(head[24:27]) + 1, _little(head[27:30]) + 1

@@ -9,6 +9,7 @@ _ONE = frozenset({"items", "additionalProperties", "not", "if", "then", "else", 
 _MANY = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 
+# ai.google.dev/api/caching, Schema: the keywords of the OpenAPI subset; others are refused with "Unknown name".
 GEMINI = frozenset(
     {
         "type", "format", "title", "description", "enum", "items", "prefixItems", "properties", "required", "anyOf",
@@ -95,6 +96,7 @@ class _Fitting:
             if found is None or trail.count(reference) >= _ROUNDS:
                 self.removed.append(f"{path}.$ref" if path else "$ref")
                 break
+            # JSON Schema from 2019-09 on: keywords beside `$ref` count, too.
             node, trail = {**found, **node}, (*trail, reference)
         return node, trail
 
@@ -121,6 +123,7 @@ class _Fitting:
 
     def _pruned(self, node: dict[str, Any], path: str) -> dict[str, Any]:
         """Limits `required` to existing `properties`."""
+        # Gemini: "property is not defined" for a required name that `properties` lacks.
         required, properties = node.get("required"), node.get("properties")
         if not isinstance(required, list):
             return node
@@ -142,6 +145,7 @@ def find(root: dict[str, Any], reference: str) -> dict[str, Any] | None:
         return None
     node: Any = root
     for part in reference[1:].split("/")[1:]:
+        # RFC 6901, 4: first `~1`, then `~0`, so that `~01` becomes `~1`.
         node = node.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
     return node if isinstance(node, dict) else None
 

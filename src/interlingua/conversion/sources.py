@@ -198,10 +198,13 @@ def open_stream(raw: IO[bytes] | None) -> IO[bytes]:
     raw = sys.stdin.buffer if raw is None else raw
     head = io.BufferedReader(raw) if not isinstance(raw, io.BufferedReader) else raw  # type: ignore[type-var]
     magic = head.peek(4)[:4]
+    # RFC 1952, 2.3.1: ID1 and ID2.
     if magic.startswith(b"\x1f\x8b"):
         file = gzip.GzipFile(fileobj=head)
         file.myfileobj = head  # type: ignore[assignment]  # closed with it
         return file  # type: ignore[return-value]
+    # RFC 8878, 3.1.1: the magic number of a frame. A file may have several frames, of which a reader takes one by
+    # default.
     if magic == b"\x28\xb5\x2f\xfd":
         return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(head, read_across_frames=True))
     return head

@@ -21,6 +21,7 @@ _EXCEPTIONS: tuple[tuple[type[ProviderError], str], ...] = (
 
 def _models(names: Sequence[str]) -> dict[str, Any]:
     arn = "arn:aws:bedrock:us-east-1::foundation-model/"
+    # API_ListFoundationModels.html, FoundationModelSummary.
     entries = [
         {
             "modelArn": arn + name,
@@ -38,6 +39,7 @@ def _models(names: Sequence[str]) -> dict[str, Any]:
 
 def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
     name = next((name for kind, name in _EXCEPTIONS if isinstance(error, kind)), "internalServerException")
+    # event stream frames of a fault have `:message-type: exception` (smithy.io/2.0/aws/amazon-eventstream.html).
     return write_aws(name, jsontext.write({"message": error_of(body)["message"]}), message_type="exception")
 
 
@@ -51,6 +53,7 @@ BEDROCK_HTTP: dict[str, Any] = {
     "models_route": r"/foundation-models",
     "list_models": _models,
     "content_type": AWS,
+    # Every AWS response has it; support asks for it.
     "request_id": "x-amzn-requestid",
     "error_event": _error_event,
     "error_headers": _error_headers,

@@ -33,6 +33,7 @@ def data_url(mime: str | None, data: str) -> str:
     return f"data:{mime or ''};base64,{data}"
 
 
+# RFC 2397: a data URL may have parameters before `;base64`, such as a file name or a charset.
 def odd_prefix(url: str) -> str | None:
     """The prefix of a data URL whose MIME type has parameters, else None."""
     found = read_data_url(url)
@@ -68,11 +69,13 @@ def rate_headers(quotas: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _encode_texts(model: str, texts: Sequence[str], dimensions: int | None) -> dict[str, Any]:
+    # `float` is the default of the API, but not of every host.
     body: dict[str, Any] = {"model": model, "input": list(texts), "encoding_format": "float"}
     return body if dimensions is None else {**body, "dimensions": dimensions}
 
 
 def _decode_vectors(body: Any) -> tuple[list[list[float]], int | None]:
+    # The reference gives each vector its `index`, and promises no order.
     rows = sorted(body["data"], key=lambda row: row.get("index", 0))
     return [_vector(row["embedding"]) for row in rows], (body.get("usage") or {}).get("prompt_tokens")
 

@@ -79,6 +79,7 @@ _DECLINED = re.compile(
     re.IGNORECASE,
 )
 
+# Of the error pages of each API, in lower case: Anthropic's and OpenAI's codes, google.rpc.Code, AWS exceptions.
 _CODES: dict[str, type[ProviderError]] = {
     "authentication_error": AuthFailed,
     "permission_error": AuthFailed,
@@ -91,6 +92,7 @@ _CODES: dict[str, type[ProviderError]] = {
     "expiredtokenexception": AuthFailed,
     "rate_limit_error": RateLimited,
     "rate_limit_exceeded": RateLimited,
+    # OpenAI: no credit is left. The status is 429, though waiting does not help.
     "insufficient_quota": RateLimited,
     "resource_exhausted": RateLimited,
     "throttlingexception": RateLimited,
@@ -118,6 +120,7 @@ _CODES: dict[str, type[ProviderError]] = {
     "not_found": BadRequest,
     "resourcenotfoundexception": BadRequest,
 }
+# RFC 9110, 15.5 and 15.6. 413 is Anthropic's `request_too_large`; 529 is Anthropic's own, for overload.
 _STATUSES: dict[int, type[ProviderError]] = {
     401: AuthFailed,
     403: AuthFailed,
@@ -146,6 +149,8 @@ def joined_text(message: Any, wire: Any) -> str:
 
 def azure_code(error: Mapping[str, Any]) -> str | None:
     """The code in Azure's `innererror`, the only sign of a filtered prompt if `code` is null."""
+    # learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter: `innererror.code` is
+    # `ResponsibleAIPolicyViolation`.
     inner = error.get("innererror")
     code = inner.get("code") if isinstance(inner, dict) else None
     return code if isinstance(code, str) else None
@@ -210,8 +215,10 @@ def _is_blocked(message: AssistantMessage) -> bool:
 
 def _kind(status: int, code: str, message: str, body: Any) -> type[ProviderError]:
     named = _CODES.get(code)
+    # A filter's message decides before the code: OpenAI and Azure send `invalid_request_error` with it.
     if status not in (401, 429) and named is not RateLimited and is_filtered(message):
         return ContentFiltered
+    # No provider but OpenAI has a code for a conversation that is too long: elsewhere only the text shows it.
     if status not in (401, 403, 429) and named in (None, BadRequest) and is_overflow(f"{code} {message}".strip()):
         return ContextTooLong
     # OpenAI uses `invalid_request_error` for wrong keys and rate limits too: there the status is more specific.
@@ -250,8 +257,8 @@ def _passed_on(message: str, body: Any) -> type[ProviderError] | None:
         inner = int(next(filter(None, found.groups())))
     if inner is not None:
         return _STATUSES.get(inner, BadRequest)
-    terms = (name.lower() for name in _CODE_IN_TEXT.findall(message))
-    return next((kind for name in terms if (kind := _CODES.get(name) or _SDK_ERRORS.get(name))), None)
+    codes = (name.lower() for name in _CODE_IN_TEXT.findall(message))
+    return next((kind for code in codes if (kind := _CODES.get(code) or _SDK_ERRORS.get(code))), None)
 
 
 def _inner_status(body: Any) -> int | None:
@@ -271,6 +278,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     A past date or a negative number is 0; an invalid value is None.
     """
     lower = {key.lower(): value for key, value in headers.items()}
+    # `retry-after-ms` is of Azure and OpenAI, and finer; their SDKs read it first.
     milliseconds, value = _number(lower.get("retry-after-ms")), lower.get("retry-after")
     if milliseconds is not None:
         return seconds(milliseconds / 1000)
@@ -300,6 +308,7 @@ def limit_reset(headers: Mapping[str, str]) -> float | None:
         left = f"anthropic-ratelimit-{found['anthropic']}-remaining"
         if found["anthropic"] is None:
             left = f"x-ratelimit-remaining{found['openai'] or ''}"
+        # Providers report all limits on each response: only an exhausted one has refused the request.
         (used_up if _number(lower.get(left)) == 0 else named).append(wait)
     return max(used_up) if used_up else min(named, default=None)
 

@@ -55,6 +55,7 @@ def residual(wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, A
             other = encoded[key]
             if value is other:
                 continue  # most are: no call for those
+            # `1`, `1.0` and `True` are equal in Python and different in JSON: types are compared first.
             kind = value.__class__
             if kind is other.__class__ and (value == other if kind in _SCALARS else not (value or other)):
                 continue
@@ -149,6 +150,7 @@ def reading(api: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 raise
             except InterlinguaError:
                 raise
+            # Nested JSON may be deeper than the stack: that is the sender's fault, too.
             except RecursionError:
                 raise BadWire(api, "nested too deeply") from None
             except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError) as error:
@@ -238,6 +240,7 @@ def optional(value: Any) -> str | None:
 
 def media_type(value: Any) -> str | None:
     """The media type without parameters, except for audio, where they are the format (`audio/L16;rate=24000`)."""
+    # RFC 2045, 5.1: parameters after a semicolon. No wire needs those of other types, and some refuse them.
     if not isinstance(value, str) or value.startswith("audio/"):
         return optional(value)
     return value.partition(";")[0].strip()
@@ -339,6 +342,7 @@ def generated_id(message: AssistantMessage, prefix: str) -> str:
     It depends only on what is known when an answer begins.
     """
     text = f"{message.provider}\n{message.response_model or message.model}\n{message.timestamp}"
+    # A digest of fixed values, so that a repeated request gives the same bytes to caches and recordings.
     return prefix + hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 

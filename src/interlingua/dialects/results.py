@@ -122,6 +122,7 @@ def add_result(
     encoded: list[dict[str, Any]], blocks: list[dict[str, Any]], residual: Mapping[str, Any], before: Message | None
 ) -> None:
     """Appends the blocks of a result to the wire message before it where they share one, else as a message."""
+    # Anthropic and Bedrock refuse a user message between the results of one turn: they share one.
     joins = residual.get(JOINED, isinstance(before, ToolResultMessage))
     if joins and isinstance(before, (ToolResultMessage, UserMessage)) and isinstance(encoded[-1]["content"], list):
         encoded[-1]["content"].extend(blocks)

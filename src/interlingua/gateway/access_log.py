@@ -32,6 +32,7 @@ class AccessLog:
         path = Path(self._where).expanduser()
         private_folder(path.parent)
         is_cut = _is_cut(path)
+        # O_APPEND: several workers write to one file, each line in one write.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         file = os.fdopen(handle, "ab", buffering=0)
         if is_cut:

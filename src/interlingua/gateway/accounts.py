@@ -141,6 +141,8 @@ class _Admit(Struct):
         if key.budget is not None:
             spent = getattr(account.spent, key.budget_period)
             reserved = sum(share.cost for share in account.shares.values())
+            # What open calls may cost counts as spent until they are settled: else calls at the same time would each
+            # see all of the budget.
             if spent + reserved + self.cost > math.floor(key.budget * NANO):
                 return _over_budget(key, spent, reserved, self.cost, account.at)
         return None
@@ -235,6 +237,7 @@ class _Settle(Struct):
 
 def _wait(window: dict[int, int], limit: int, amount: int, now: float) -> float | None:
     """Returns the seconds until so much fits into the window, 0 if it does now; None: it never does."""
+    # A sliding window of whole seconds: a fixed minute would let twice the limit through at its border.
     excess = sum(window.values()) + amount - limit
     if excess <= 0:
         return 0.0
@@ -356,6 +359,7 @@ class Accounts:
             and key.budget is None
             and ahead.calls
             and tokens <= ahead.tokens
+            # Only within their second: the account counts them there, whenever they are used.
             and int(self._clock() + ahead.offset) == ahead.second
         ):
             self._open[key.name] = self._open.get(key.name, 0) + 1
@@ -493,6 +497,7 @@ class Accounts:
             others = await self._store.swap(changes)
         except StateError as error:
             for name, waiting in batch.items():
+                # It is unknown which version the store has now: it is read before the next write.
                 del self._known[name]
                 self._unconfirmed[name] = _Unconfirmed(self._number, waiting)
                 _refuse(waiting, error)
@@ -507,6 +512,8 @@ class Accounts:
     def _apply(self, account: Account, waiting: list[_Waiting]) -> None:
         account.advance(self._clock())
         share = account.shares.setdefault(self.name, _Share(self._number, self._number))
+        # The number tells after a lost reply whether the write was made; the lease frees what a killed gateway had
+        # reserved.
         share.number, share.until = self._number, account.at + self._lease
         for one in sorted(waiting, key=lambda one: isinstance(one.operation, _Reserve)):  # who is here comes first
             one.outcome = one.operation.apply(account, share)
@@ -548,6 +555,7 @@ class Accounts:
         share = self._decoded(self._known[name]).shares.get(self.name)
         was_written = share is not None and share.number >= doubt.number
         for one in reversed(doubt.waiting):
+            # The caller was refused when the store did not reply, but its reservation was written.
             if was_written and isinstance(one.outcome, Admission):
                 waiting.insert(0, _Waiting(_Settle(one.outcome, 0, 0), one.future))
             elif was_written and isinstance(one.outcome, Ahead):
@@ -557,6 +565,7 @@ class Accounts:
 
     async def _renew(self) -> None:
         while True:
+            # Two renewals may fail before the lease ends.
             await asyncio.sleep(self._lease / 3)
             for name in [name for name, count in self._open.items() if count]:
                 self._add(name, _Waiting(_Renew()))

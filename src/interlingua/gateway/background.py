@@ -42,6 +42,7 @@ def without_client(incoming: Incoming, exchange: Exchange) -> Incoming:
     """Returns a background request as a provider gets it; what its response repeats of it stays in the exchange."""
     api = incoming.wire.base
     own = incoming.request.extra[api]
+    # …/guides/background, Limits: background sampling requires `store=true`.
     if own.get("store") is False:
         raise BadRequest("a background response is stored; leave out `background`, or set `store` to true", status=400)
     exchange.references = exchange.references or {api: own}
@@ -149,6 +150,7 @@ class Background:
         except StateError as error:
             self._recall.delete(key, id)
             raise unavailable("stored responses cannot be changed", error) from None
+        # Stored before it starts: a client that has its id may ask another gateway for it at once.
         run.task = asyncio.ensure_future(self._generate(run, key, id, exchange, generate, admitted))
         self._runs[key, id] = run
         await asyncio.shield(admitted)

@@ -132,6 +132,7 @@ def _response_answer(recall: Recall, key: str, method: str, asked: GatewayOperat
         case "POST", "cancel":
             if stored.request.extra.get(asked.wire.base, {}).get("background") is True:
                 return codec.encode_response(answer, request=stored.request).body
+            # platform.openai.com/docs/api-reference/responses/cancel: only responses created with `background`.
             raise BadRequest("only background responses can be cancelled; close the connection instead", status=400)
     raise BadRequest(f"{method} is not supported here", status=404)
 
@@ -142,6 +143,7 @@ def wants_stream(query: Mapping[str, str]) -> bool:
 
 def first_event(query: Mapping[str, str]) -> int:
     """The number of the first event that is asked for: the one after `starting_after`, else 0."""
+    # …/responses/get: `starting_after` is the sequence number of the last event that the client has.
     number = query.get("starting_after")
     if number is None:
         return 0
@@ -186,6 +188,7 @@ def _conversation_answer(
             return _described(id, facts)
         case "DELETE", None:
             recall.delete_conversation(key, id)
+            # platform.openai.com/docs/api-reference/conversations/delete.
             return {"id": id, "object": "conversation.deleted", "deleted": True}
         case "GET", "items":
             return _page(_items(asked, _NO_REQUEST, messages), query)
@@ -249,6 +252,7 @@ def _page(items: list[dict[str, Any]], query: Mapping[str, str]) -> dict[str, An
         raise BadRequest(f"limit: expected a number from 1 to {_MAX_PAGE}, got {limit!r}", status=400)
     if (order := query.get("order", "desc")) not in ("asc", "desc"):
         raise BadRequest(f"order: expected asc or desc, got {order!r}", status=400)
+    # …/conversations/list-items: `order` is `desc` by default.
     items = items if order == "asc" else items[::-1]
     if (after := query.get("after")) is not None:
         places = [at for at, item in enumerate(items) if item["id"] == after]

@@ -160,6 +160,7 @@ class FrameDecoder:
 
     def _learn(self, frame: bytes, event: StreamEvent) -> None:
         """Uses a frame that has only a piece of text as the pattern of the next ones."""
+        # Only deltas may be joined: any other event would be missing in between.
         if not isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta):
             return
         text = event.delta.encode()

@@ -31,6 +31,7 @@ class KeyGate:
     ) -> "KeyReservation":
         key = exchange.key
         _check_model(exchange)
+        # Fails closed: calls whose cost cannot be written would be free.
         if self._ledger is not None and self._ledger.failure is not None:
             raise unavailable("the cost of calls cannot be stored", self._ledger.failure)
         if key.budget is not None and highest_cost is None:
@@ -40,6 +41,7 @@ class KeyGate:
             raise BadRequest(f"{message}; add its price to models.toml", status=400, code="unknown_price")
         if not is_limited(key):
             return KeyReservation(self.accounts, None)
+        # Rounded up: a sum of reservations is never below what the calls may cost.
         cost = math.ceil((highest_cost or 0.0) * NANO)
         # An answer that may be longer than a minute's tokens takes all of them, but is not impossible.
         tokens = max(input_tokens, min(input_tokens + output_tokens, key.tokens_per_minute or 0))

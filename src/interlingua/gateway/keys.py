@@ -100,6 +100,7 @@ class ClientKeys(KeyFile[IssuedKey]):
         if digest == self._own:
             return LOCAL
         found = by_digest.get(digest)
+        # One answer for wrong and outdated secrets: it tells nothing about what exists.
         if found is None or (digest == found.former and digest != found.digest and self._clock() >= found.former_until):
             raise AuthFailed("wrong key; see: interlingua serve keys", status=401, code="invalid_api_key")
         client = found.client
@@ -124,6 +125,7 @@ class ClientKeys(KeyFile[IssuedKey]):
             self._seen, self._by_digest = None, {}
             return self._by_digest
         self._is_open = False
+        # The inode as well: a file that was replaced within one tick of the clock has the same time.
         seen = (found.st_mtime_ns, found.st_size, found.st_ino)
         if seen != self._seen:
             keys = self.keys()

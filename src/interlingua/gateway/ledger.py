@@ -137,6 +137,7 @@ _NO_USAGE = Usage.of(0, 0)
 _FIELDS = LedgerEntry.__struct_fields__
 _INSERT = (
     f"INSERT INTO gateway_ledger ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})"
+    # An entry may come twice, from the journal of a killed process and from the gateway: the first one stands.
     " ON CONFLICT (id) DO NOTHING"
 )
 _SUMS = """count(*), sum(CASE WHEN aborted = 0 AND (status >= 400 OR status = 0) THEN 1 ELSE 0 END),

@@ -19,6 +19,7 @@ from .accounts import NANO
 from .exchange import Exchange
 from .ledger import charged_cost
 
+# The version of the text format is part of the type: Prometheus selects its parser by it.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)  # seconds
 _PREFIX = "interlingua_gateway"
@@ -223,6 +224,7 @@ class Metrics:
 
 def _runs(pid: int) -> bool:
     try:
+        # kill(2): signal 0 only checks whether the process exists.
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
@@ -248,6 +250,7 @@ def _lines(numbers: Numbers) -> Iterable[str]:
 
 
 def _histogram(name: str, labels: tuple[str, ...], histogram: Histogram) -> Iterable[str]:
+    # Buckets are cumulative: each counts all observations up to its limit, the last one, `+Inf`, all.
     total = 0
     for limit, count in zip((*BUCKETS, float("inf")), histogram.counts, strict=True):
         total += count

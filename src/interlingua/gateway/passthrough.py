@@ -84,6 +84,7 @@ class Passthrough:
         if place is None or place.wire is None or endpoint is None or endpoint.sign is not None:
             raise nothing
         exchange.model = place.model
+        # Four bytes per token, the usual mean for English text: replaced by the reported count at the end.
         tokens, reservation = len(body) // 4, None
         if gate is not None:
             reservation = await gate.admit(exchange, input_tokens=tokens, output_tokens=0, highest_cost=None)
@@ -104,6 +105,7 @@ class Passthrough:
                 try:
                     kind = upstream.headers.get("Content-Type", JSON)
                     headers = {**ClientReply(channel, exchange).headers(), "Content-Type": kind}
+                    # Without a length the end is not in sight: passed on as it comes, not read whole.
                     if upstream.status < 400 and essence(kind) != JSON and "Content-Length" not in upstream.headers:
                         await self._pass_stream(
                             upstream, headers, exchange, channel, clock, place.timeouts, limits, counter
@@ -180,6 +182,7 @@ class _UsageCounter:
         if end:
             if self._size <= LARGEST_ANSWER:
                 for line in b"".join((*self._line, lines)).splitlines():
+                    # Whatever the content type is: providers stream events, lines of JSON and plain JSON on such paths.
                     document = line.removeprefix(b"data:").lstrip()
                     if document.startswith(b"{"):
                         self.usage = _reported_usage(document) or self.usage
@@ -219,5 +222,6 @@ def _usage_in(value: Any) -> Usage | None:
 
 def _is_odd(path: str) -> bool:
     """Whether the next server may interpret a path as another one."""
+    # Twice: `%252e` is a dot for a server behind one that decodes once.
     decoded = unquote(unquote(path))
     return ".." in decoded or "//" in decoded or "\\" in decoded or any(ord(char) < 33 for char in decoded)

@@ -205,6 +205,7 @@ class Recall:
                 del turns[name, turn]
         except StateError:
             later = changes | self._unsaved
+            # What was dropped from memory meanwhile is not saved either: it could not be found here.
             self._unsaved = {name: value for name, value in later.items() if value is None or name in self._kept}
             late = list((turns | self._turns).items())
             self._turns = dict(late[-_MAX_TURNS:])
@@ -216,6 +217,7 @@ class Recall:
 
     def remember(self, key: str, request: Request, answer: AssistantMessage) -> None:
         """Stores a complete response, if there is anything to restore."""
+        # Nothing is put back of failed answers: `adapt` drops such turns.
         if self._limit <= 0 or answer.stop_reason in ("error", "aborted") or not _holds_more(answer):
             return
         size = _OVERHEAD + sum(map(_length, blocks_of(answer.content)))
@@ -413,6 +415,7 @@ def _put_back(echo: AssistantMessage, answer: AssistantMessage) -> tuple[Assista
     }
     content = list(blocks_of(answer.content))
     texts = [block for block in blocks_of(echo.content) if isinstance(block, TextBlock)]
+    # A client may shorten or correct a text; the model must read what its user reads.
     if texts and _squeezed(texts) != _squeezed(content):
         rest = [block for block in content if not isinstance(block, TextBlock)]
         at = next((at for at, block in enumerate(content) if isinstance(block, TextBlock | ToolCall)), len(content))
@@ -452,6 +455,7 @@ _NO_CALLS = b"[]"
 
 def _calls(message: AssistantMessage) -> bytes:
     """The calls of a message, without ids: some formats have none."""
+    # Sorted: clients write the keys of arguments in an order of their own.
     return jsontext.write([[call.name, _sorted(call.arguments)] for call in message.tool_calls])
 
 
@@ -555,6 +559,7 @@ def _loaded(data: bytes) -> StoredValue:
         if "answer" in parts:
             return _answer(parts["answer"])
         if "messages" in parts:
+            # By name: a turn may have been appended twice, when the reply to the first attempt was lost.
             turns = {line["turn"]: line["messages"] for line in map(jsontext.read, appended)}
             return _messages(itertools.chain(parts["messages"], *turns.values()))
         if "metadata" in parts:

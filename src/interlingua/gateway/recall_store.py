@@ -12,6 +12,7 @@ from .state import STORE_TIMEOUT, StateDatabase, StateError, open_database, redi
 
 RETENTION = 7 * 86_400  # seconds
 _SWEEP = 3600.0  # seconds between deletions of expired rows
+# sqlite.org/limits.html, SQLITE_MAX_VARIABLE_NUMBER: 999 before 3.32.
 _AT_ONCE = 500  # names in one query
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS gateway_recall"

@@ -194,6 +194,7 @@ class Recorder(asyncio.Protocol):
                 )
                 self.restarts += 1
                 self._count("restart")
+                # Only deaths at the same exchange count: one that crashes the recorder must not keep all others out.
                 deaths = deaths + 1 if first and first == next(iter(self._records), 0) else 0
                 if deaths >= DEATHS:
                     self._forget(first, f"the recorder crashed {DEATHS} times at it", "crashed")
@@ -202,10 +203,12 @@ class Recorder(asyncio.Protocol):
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
+        # A socket, not a pipe: when the gateway is killed, the kernel delivers what was written, and then the end.
         ours, theirs = socket.socketpair()
         try:
             with theirs:
                 self._process = subprocess.Popen(
+                    # `-P`: a file in the working folder must not shadow a module of the standard library.
                     [sys.executable, "-P", "-m", "interlingua.gateway.recorder_process", str(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
@@ -223,6 +226,7 @@ class Recorder(asyncio.Protocol):
         self._transport = transport
         if self._is_closing:
             transport.close()
+        # All that is unacknowledged, in order: the recorder recognizes what it has by its digest.
         self._unsent = list(self._records)
         self._send()
 

@@ -74,6 +74,7 @@ def run(connection: socket.socket) -> None:
         _report(connection, writer.write([decode_record(frame) for frame in waiting]))
         writer.release()
         waiting.clear()
+        # Sessions are closed after a while without lines, so the wait is bounded by the next one that is due.
         connection.settimeout(writer.due())
         try:
             data = connection.recv(_READ)
@@ -101,6 +102,7 @@ def _report(connection: socket.socket, outcomes: list[Outcome]) -> None:
 def main(descriptor: int) -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         with contextlib.suppress(AttributeError, ValueError, OSError):
+            # A signal to the whole group must not end the recorder before it has written what it received.
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     logging.basicConfig(level=logging.WARNING, format="interlingua recorder: %(message)s")
     gc.freeze()

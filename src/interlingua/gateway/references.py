@@ -74,6 +74,7 @@ class References:
         before: tuple[Message, ...] = ()
         previous, conversation = residual.pop("previous_response_id", None), residual.pop("conversation", None)
         references = {"previous_response_id": previous, "conversation": conversation}
+        # platform.openai.com/docs/api-reference/responses/create: "Cannot be used in conjunction with `conversation`".
         if previous is not None and conversation is not None:
             raise BadRequest("`previous_response_id` and `conversation` exclude each other; send one", status=400)
         if previous is not None:

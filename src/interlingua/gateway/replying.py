@@ -152,6 +152,7 @@ class SocketChannel:
         """Sends an error before the first event; the socket stays open for the next request."""
         given = jsontext.read(body)
         error = given.get("error", given) if isinstance(given, dict) else given
+        # platform.openai.com/docs/guides/websocket-mode: errors are messages of type `error`.
         text = jsontext.write({"type": "error", "status": status, "error": error}).decode()
         await in_time(self._socket.send_str(self._begin + text[1:]), timeout, self.abort)
 
@@ -254,6 +255,7 @@ class ClientReply:
         await self._write(data if self._form is None else self._form.feed(data))
 
     async def _write(self, data: bytes) -> None:
+        # A keep-alive under way comes first: two writes at once would mix their bytes.
         if self._pinging is not None:
             await self._pinging
         if not self.is_open:
@@ -270,8 +272,10 @@ class ClientReply:
         kind = JSON if self._as_array else facts.content_type
         headers = {**self.headers(self._losses), "Content-Type": kind + (facts.charset if kind == SSE else "")}
         if kind == SSE:
+            # html.spec.whatwg.org, 9.2.7: proxies must not keep a stream of events.
             headers["Cache-Control"] = "no-cache"
             headers["X-Accel-Buffering"] = "no"  # nginx would keep events back
+        # The status is sent with the first byte: a later failure can only be an event.
         self._exchange.status = 200
         self.is_open = True
         await self._channel.open(headers)

@@ -20,6 +20,8 @@ def spans(text: bytes, path: Sequence[str]) -> list[tuple[int, int]]:
     key: str | None = None
     is_key, value_at = False, -1
     in_list: list[bool] = []
+    # Tokens in place of a parse: writing JSON anew would change spaces, escapes and numbers, and with them the
+    # provider's prompt cache and signatures.
     for token in _TOKEN.finditer(text):
         mark = text[token.start() : token.start() + 1]
         if mark == b'"':

@@ -84,6 +84,7 @@ class Slots:
         if self._free > 0:
             self._free -= 1
             return
+        # Refused at once: a client that waits longer than its own timeout would only add to the load.
         if len(self._waiting) >= self._queue:
             raise RateLimited(
                 f"too many calls wait for {self._provider}; retry later", status=429, code="queue_full", retry_after=1.0
@@ -223,6 +224,8 @@ def _rank(place: Place, conversation: bytes | None) -> float:
     else:
         digest = hashlib.blake2b(conversation + place.name.encode() + repr(place.target).encode(), digest_size=8)
         chance = int.from_bytes(digest.digest()) / 2.0**64
+    # Weighted rendezvous hashing, "Schindelhauer and Schomaker, Weighted Distributed Hash Tables": when a target is
+    # added or removed, only its own share of the conversations moves.
     return -math.log(chance or 5e-324) / place.weight if place.weight > 0 else math.inf
 
 
@@ -297,6 +300,7 @@ class Router:
     async def plan(self, asked: str, key: ClientKey, request: Request, headers: Mapping[str, str], size: int) -> Plan:
         """Returns the targets of a request, in order."""
         if not key.allows(asked):
+            # 403 only for names that exist: a client learns nothing about others.
             raise _unknown(asked, 403 if self._is_known(asked) else 404)
         name = asked
         for rule in self._settings.rules:
@@ -312,6 +316,7 @@ class Router:
             if not self._settings.open_models:
                 raise _unknown(asked, 404)
             found = Plan((await self._place(Target(model=self._full_name(name)), asked=name),))
+            # Bounded, since names come from clients; the oldest is resolved again when it returns.
             self._open[name] = found
             if len(self._open) > _REMEMBERED:
                 self._open.popitem(last=False)

@@ -133,6 +133,7 @@ class Service:
                     "[log] telemetry has no effect: this process has no OpenTelemetry provider;"
                     " start it with opentelemetry-instrument"
                 )
+        # Before the first request: what killed gateways had charged counts against budgets.
         self.ledger.recover()
         await self.gateway.start()
         self._watchers.append(asyncio.ensure_future(self._recover()))
@@ -147,6 +148,7 @@ class Service:
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
+        # First the gateway, so that nothing new comes; then what its last exchanges are written to.
         await self.gateway.stop()
         if self.recorder is not None:
             await self.recorder.close()

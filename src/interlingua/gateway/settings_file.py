@@ -41,6 +41,7 @@ from ..connect.tables import Mistake, convert, read_tables, refuse_unknown, tabl
 from ..values.errors import FormatError
 from .settings import Alias, ClientLimits, Listen, ProviderSettings, RoutingRule, Settings, Target
 
+# Keys are given as references only: in a header, they would stand in the file.
 KEY_HEADERS = frozenset({"authorization", "x-api-key", "x-goog-api-key", "api-key", "proxy-authorization", "cookie"})
 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token (RFC 9110, 5.6.2)

@@ -16,6 +16,7 @@ from ..values.errors import BadRequest, InterlinguaError
 from .incoming import aside, json_object
 from .recall import StoredResponse
 
+# …/guides/websocket-mode: 1 to 256 characters, 32 values on one socket, 16 responses at once.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _NAMED_LANES = 32
 _ACTIVE = 16  # responses at once; further ones wait
@@ -110,6 +111,7 @@ class SocketLanes:
         async for message in self._socket:
             if message.type is WSMsgType.ERROR:  # too large, or no WebSocket any more: it has been closed
                 return
+            # Before the message is read: a stop in between must still wait for its answer.
             self._unanswered += 1
             given: SocketMessage | InterlinguaError
             name = None
@@ -122,6 +124,7 @@ class SocketLanes:
             if lane is None:
                 lane = self._lanes[name] = SocketLane(name, self._lanes)
                 lane.task = asyncio.ensure_future(self._answer(lane))
+            # Waits while the lane is full: the socket is not read, and TCP makes the client wait.
             await lane.waiting.put(given)
 
     def _lane_name(self, given: SocketMessage) -> str | None:

@@ -169,6 +169,7 @@ class SqliteFile:
             private_database(self.path)
             self.path.chmod(0o600)
             self._connection = self._connect()
+            # sqlite.org/wal.html: readers and the writer do not block each other.
             self._connection.execute("PRAGMA journal_mode = WAL")
         except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from None
@@ -193,6 +194,7 @@ class SqliteFile:
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=STORE_TIMEOUT)
         connection.execute("PRAGMA synchronous = NORMAL")
+        # sqlite.org/wal.html, 3.1: an automatic checkpoint would run inside a commit, on the event loop.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         return connection
 
@@ -220,6 +222,8 @@ class SqliteFile:
             wait = min(wait * 2, 0.05)
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        # sqlite.org/lang_transaction.html: a deferred transaction that reads first may fail with SQLITE_BUSY when it
+        # writes, without a wait.
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             result = work(self._connection)
@@ -371,6 +375,7 @@ class RedisState:
         from redis.exceptions import NoScriptError, RedisError
 
         try:
+            # Each script is atomic by itself; MULTI would need all keys in one slot of a cluster.
             pipeline = self._redis.pipeline(transaction=False)
             for name, (version, value) in changes.items():
                 pipeline.evalsha(self._script.sha, 1, self._prefix + name, version, value)

@@ -28,6 +28,7 @@ class Turns:
         if not self._is_counting:
             self._is_counting = True
             loop.call_soon(self._begin_pass, loop)
+        # Not past those that wait: a small chunk would otherwise always overtake a large one.
         if self._left > 0 and not self._waiting:
             self._left -= size
             return

@@ -181,6 +181,7 @@ def _message(one: types.PromptMessage) -> Message:
     block: Any = _cleaned(_block(one.content), True)
     if one.role == "user":
         return UserMessage(content=(block,))
+    # Two roles exist, and a message has one block (MCP specification, server/prompts).
     return AssistantMessage(content=(block,))
 
 
@@ -234,6 +235,8 @@ def _visible(value: Any) -> Any:
 
 def _plain(name: str) -> str:
     """Returns the name with only the characters that providers allow."""
+    # MCP has these characters, and up to 128 of them (server/tools, Tool Names); OpenAI's limit is 64. A dot is
+    # replaced for providers that refuse it when a request is adapted.
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:64] or "tool"
 
 
@@ -320,6 +323,8 @@ def result_of(answer: types.CallToolResult, *, trusted: bool = False) -> ToolRes
     if described:
         details["content"] = described
     content = tuple(_cleaned(block, trusted) for block in _bounded(blocks))
+    # `isError` is a failure that the model sees and can correct; protocol errors are raised as `TransportError`
+    # (server/tools, Error Handling).
     return ToolResult(content=content, details=details or None, is_error=answer.is_error)
 
 
@@ -336,9 +341,12 @@ def _block(block: types.ContentBlock) -> ContentBlock:
         case types.TextContent():
             return TextBlock(text=block.text)
         case types.ImageContent():
+            # Media is base64 with a required MIME type (server/tools, Image Content, Audio Content).
             return ImageBlock(data=block.data, mime_type=block.mime_type)
         case types.AudioContent():
             return AudioBlock(data=block.data, mime_type=block.mime_type)
+        # A link is not the content: it may be read with `resources/read`, or not be listed at all (server/tools,
+        # Resource Links).
         case types.ResourceLink():
             about = f"\n{block.description}" if block.description else ""
             return TextBlock(text=f"[{block.title or block.name}: {block.uri}{_kind(block.mime_type)}]{about}")

@@ -257,9 +257,12 @@ class Connection:
             answer = await self._elicit(question)
         except Exception as error:
             _log.warning("a question of the MCP server %s was not answered: %s", self.server.label, describe(error))
+            # `cancel`: the user made no choice; `decline`: the user refused (client/elicitation, Response Actions).
             return types.ElicitResult(action="cancel")
         if answer is None or answer is False:
             return types.ElicitResult(action="decline")
+        # A question with a URL has no form: the server learns the result by itself, and `accept` has no `content`
+        # (client/elicitation, URL Mode).
         if schema is None:
             return types.ElicitResult(action="accept")
         given = answer if isinstance(answer, Mapping) else {}
@@ -283,6 +286,7 @@ class Connection:
         task, self._connection_task = self._connection_task, None
         if task is None:
             return
+        # The transport's own cleanup comes first, as it ends the program in order; the cancel is for one that hangs.
         self._close.set()
         await asyncio.wait({task}, timeout=SHUT_SECONDS if began else 0)
         if not task.done():
@@ -305,6 +309,8 @@ class Connection:
                 raise TransportError(f"the MCP server {label} ended before it answered{self._ending}") from None
             if error.code == types.REQUEST_TIMEOUT:
                 raise TimedOut(f"no response from the MCP server {label} within {self.timeout:g} s") from None
+            # A server answers 404 to a session that it has ended; the client opens a new one (basic/transports, Session
+            # Management, until 2025-11-25). The official package turns the 404 into this error.
             if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
                 raise _SessionLost(f"the MCP server {label} ended the session") from None
             raise TransportError(f"the MCP server {label} refused: {error.message}") from None
@@ -333,6 +339,8 @@ class _SessionLost(TransportError):
 @contextlib.asynccontextmanager
 async def _http_transport(server: HttpServer, max_bytes: int, authorize: Authorize | None) -> AsyncGenerator[Any, None]:
     timeout = httpx2.Timeout(30.0, read=None)  # the session has its own timeout
+    # The limit counts received bytes, which says little of compressed ones: what a server compresses nevertheless is
+    # decompressed before it is counted.
     headers = {"Accept-Encoding": "identity", **server.headers}
     has_key = any(name.lower() == "authorization" for name in headers)
     auth = None if has_key else provider(server.url, server.oauth, authorize)

@@ -42,6 +42,7 @@ class OAuth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     client_id: str | None = None
     client_secret: str | None = None
     scope: str | None = None
+    # An HTTPS URL that is the client's id, and has its metadata (basic/authorization, Client ID Metadata Documents).
     client_metadata_url: str | None = None
     grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
     private_key: str | None = None  # PEM, instead of a secret (RFC 7523)
@@ -73,6 +74,7 @@ class TokenFile:
             return OAuthClientInformationFull.model_validate(found)
         if self._given.client_id is None:
             return None
+        # RFC 7591, 2: `none` is a public client, without a secret; `client_secret_basic` is the default.
         method = "none" if self._given.client_secret is None else "client_secret_basic"
         return OAuthClientInformationFull(
             client_id=self._given.client_id,
@@ -91,6 +93,8 @@ class TokenFile:
         if registered:
             return str(registered[0])
         with socket.socket() as free:
+            # RFC 8252, 7.3 and 8.3: the redirect of a native app goes to the loopback address, not to the name
+            # `localhost`, which may resolve to another interface.
             free.bind(("127.0.0.1", 0))
             return f"http://127.0.0.1:{free.getsockname()[1]}/callback"
 
@@ -124,6 +128,7 @@ def provider(url: str, given: OAuth, authorize: Authorize | None) -> OAuthClient
     storage = TokenFile(url, given)
     if given.private_key is not None and given.client_id is not None:
         signed = SignedJWTParameters(
+            # RFC 7523, 3: for the authentication of a client, `iss` and `sub` are both its id.
             issuer=given.client_id,
             subject=given.client_id,
             signing_key=given.private_key,
@@ -208,12 +213,16 @@ class _Login:
         assert self._result is not None
         if path != "/callback" or not ({"code", "error"} & query.keys()):
             return "Nothing is here.", "404 Not Found"
+        # A code is used once (RFC 6749, 4.1.2): a page that is loaded again must not replace the first.
         if self._result.done():
             return "This login has ended.", "410 Gone"
         if "code" in query:
+            # `iss` names the server that answered (RFC 9207), against mix-ups of two servers; the official package
+            # compares it, and `state`.
             found = AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
             self._result.set_result(found)
             return "You are logged in; this page can be closed.", "200 OK"
+        # RFC 6749, 4.1.2.1.
         why = query.get("error_description") or query["error"]
         self._result.set_exception(OAuthFlowError(f"the login was refused: {why[:500]}"))
         return f"The login was refused: {why[:500]}", "200 OK"

@@ -57,6 +57,7 @@ class Resource(Struct, frozen=True, kw_only=True):
         """Returns the values of the variables if the URI belongs to this resource."""
         if not self.is_template:
             return {} if uri == self.uri else None
+        # RFC 6570, 3.2.2: a value is percent-encoded, `/` included, so it has no slash.
         parts = re.split(r"\{(\w+)\}", self.uri)
         pattern = "".join(f"(?P<{part}>[^/]+)" if at % 2 else re.escape(part) for at, part in enumerate(parts))
         found = re.fullmatch(pattern, uri)
@@ -94,6 +95,7 @@ def resource_handlers(resources: Sequence[Resource]) -> dict[str, Any]:
     watch = _Subscriptions(resources)
 
     async def listed(context: Any, params: Any) -> types.ListResourcesResult:
+        # Templates have a list of their own (server/resources, Resource Templates).
         fixed = [one for one in resources if not one.is_template]
         return types.ListResourcesResult(resources=[types.Resource(uri=one.uri, **_about(one)) for one in fixed])
 
@@ -219,6 +221,7 @@ async def _contents(one: Resource, uri: str, values: dict[str, str]) -> Any:
     except (InterlinguaError, OSError) as error:
         raise MCPError(types.INTERNAL_ERROR, f"{uri} cannot be read: {describe(error)}") from None
     if isinstance(given, bytes):
+        # A content is either `text` or base64 in `blob` (server/resources, Resource Contents).
         blob = base64.b64encode(given).decode()
         return types.BlobResourceContents(uri=uri, mime_type=one.mime_type or sniff(blob), blob=blob)
     return types.TextResourceContents(uri=uri, mime_type=one.mime_type or "text/plain", text=str(given))
@@ -240,6 +243,7 @@ def file_resources(root: Path, patterns: Iterable[str]) -> list[Resource]:
 
 def _file_resource(path: Path, root: Path) -> Resource:
     def read() -> str | bytes:
+        # Since it was listed, the file may have been replaced by a link out of the root.
         if path.resolve() != path:
             raise FormatError(f"{path.name} has become a link")
         data = read_regular(path)
@@ -273,6 +277,7 @@ def prompt_handlers(prompts: Sequence[Prompt]) -> dict[str, Any]:
     async def get(context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         prompt = by_name.get(params.name)
         if prompt is None:
+            # -32602, also for missing arguments (server/prompts, Error Handling).
             raise MCPError(types.INVALID_PARAMS, f"no prompt {params.name!r}; valid prompts: {', '.join(by_name)}")
         given = params.arguments or {}
         known = {argument.name for argument in prompt.arguments}
@@ -358,6 +363,7 @@ def content_of(block: Any) -> types.ContentBlock:
     if block.data is not None and isinstance(block, AudioBlock):
         return types.AudioContent(data=block.data, mime_type=kind)
     uri = getattr(block, "url", None) or f"document:{quote(getattr(block, 'title', None) or 'document')}"
+    # MCP has no documents: they are embedded resources, which need a URI (server/tools, Embedded Resources).
     if block.data is not None:
         return types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, mime_type=kind, blob=block.data))
     text = getattr(block, "text", None)

@@ -56,6 +56,8 @@ def make_server(
     async def call(request: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = offered.get(params.name)
         if tool is None:
+            # The specification answers unknown tools with a protocol error; only an error in the result is certain to
+            # reach the model, which can correct the name (server/tools, Error Handling).
             text = f"unknown tool {params.name!r}; available tools: {', '.join(offered)}"
             return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
         updates = _Updates(request.session)
@@ -73,6 +75,7 @@ def make_server(
                 )
             finally:
                 _session.reset(token)
+        # No progress is sent after the response (basic/utilities/progress): the last update goes first.
         await updates.sent()
         return _answer(result)
 
@@ -128,6 +131,7 @@ async def approve_by_asking(request: ApprovalRequest) -> bool:
         return False
     schema = {
         "type": "object",
+        # A form is a flat object of primitive fields (client/elicitation, Requested Schema).
         "properties": {"allow": {"type": "boolean", "title": "Allow this call", "default": False}},
         "required": ["allow"],
     }
@@ -143,6 +147,7 @@ async def _set_level(context: Any, params: types.SetLevelRequestParams) -> types
 
 def _offer(tool: Tool) -> types.Tool:
     schema = normalize_schema(tool.parameters)
+    # `inputSchema` must have `type: "object"`, even for tools without parameters (server/tools, Tool).
     return types.Tool(
         name=tool.name, title=tool.label, description=tool.description, input_schema={"type": "object", **schema}
     )
@@ -172,6 +177,7 @@ class _Updates:
         """Sends the latest update, repeatedly: a slow client misses some, and blocks nothing."""
         while self._latest is not None:
             message, self._latest = self._latest, None
+            # The value must increase with each notification, and the total may be unknown (basic/utilities/progress).
             await self._session.report_progress(float(self._count), None, message)
 
     async def sent(self) -> None:
@@ -205,6 +211,8 @@ async def serve_http(
     local = _is_local(host)
     if token is None and not local:
         raise InterlinguaError(f"{host} is reachable from other machines; set a token, or serve on 127.0.0.1")
+    # A web page can reach local servers by DNS rebinding (basic/transports, Security Warning): for this host, the
+    # official package refuses other values of `Host` and `Origin`.
     app: Any = server.streamable_http_app(streamable_http_path=PATH, host="127.0.0.1" if local else host)
     if token is not None:
         app = _Guarded(app, token)
@@ -253,6 +261,8 @@ class _Guarded:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         given = dict(scope.get("headers") or ()).get(b"authorization", b"")
+        # Compared in constant time: the duration must not tell how much of a guess is right. RFC 6750, 3: a 401 names
+        # the scheme.
         if scope["type"] == "http" and not hmac.compare_digest(given, self._expected):
             await send({"type": "http.response.start", "status": 401, "headers": [(b"www-authenticate", b"Bearer")]})
             await send({"type": "http.response.body", "body": b"bearer token required\n"})

@@ -125,6 +125,7 @@ async def stdio_transport(server: StdioServer, ending: Ending, max_bytes: int) -
         stderr=asyncio.subprocess.PIPE,
         env={**scrubbed(os.environ, server.inherit), **server.env},
         cwd=server.cwd,
+        # A process group of its own: signals reach the descendants, and Ctrl-C at the terminal does not end the server.
         start_new_session=True,
         limit=max_bytes,
     )
@@ -177,6 +178,7 @@ async def _read(process: asyncio.subprocess.Process, incoming: Any, ending: Endi
                     ending.end(None if process.returncode is None else f"exit status {process.returncode}")
                     return
                 try:
+                    # A server must write only messages to stdout (basic/transports, stdio); some print logs there.
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
                     bad += 1
@@ -192,6 +194,8 @@ async def _write(process: asyncio.subprocess.Process, outgoing: Any) -> None:
     with contextlib.suppress(ConnectionError, RuntimeError):
         async with outgoing:
             async for sent in outgoing:
+                # One line is one message, without line ends inside (basic/transports, stdio): JSON escapes those of
+                # texts.
                 text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
                 process.stdin.write(text.encode(errors="replace") + b"\n")
                 await process.stdin.drain()
@@ -199,6 +203,7 @@ async def _write(process: asyncio.subprocess.Process, outgoing: Any) -> None:
 
 async def _read_stderr(process: asyncio.subprocess.Process, ending: Ending) -> None:
     assert process.stderr is not None
+    # stderr is for logs (basic/transports, stdio). It is read to the end: a full pipe would block the server.
     while data := await process.stderr.read(4096):
         ending.feed(data)
 
@@ -206,6 +211,7 @@ async def _read_stderr(process: asyncio.subprocess.Process, ending: Ending) -> N
 async def _ended(process: asyncio.subprocess.Process) -> None:
     """Closes the program's input and waits; then SIGTERM, then SIGKILL for it and its process group."""
     assert process.stdin is not None
+    # This order is the protocol's (basic/lifecycle, Shutdown).
     process.stdin.close()
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         if number is not None:

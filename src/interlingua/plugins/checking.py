@@ -50,11 +50,11 @@ def check_plugin(folder: Path, config: dict[str, Any] | None = None, *, seconds:
         try:
             report: dict[str, Any] = jsontext.read(read_regular(out))
         except (OSError, FormatError):
-            terms = done.stderr.decode(errors="replace").strip().splitlines()
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
             # The shell of the sandbox reports a signal as 128 and its number.
             by_signal = status.program is not None and done.returncode > 128
             code = 128 - done.returncode if by_signal else done.returncode
-            text = f"it ended the process (status {code}){': ' + terms[-1][:500] if terms else ''}"
+            text = f"it ended the process (status {code}){': ' + lines[-1][:500] if lines else ''}"
             return _report([], [_problem(folder, "register", text)])
         return report
 

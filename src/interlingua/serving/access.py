@@ -110,6 +110,7 @@ class KeyFile(Generic[K]):
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
+    # O_NOFOLLOW: a link in its place could point to a file of another owner.
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         if fcntl is not None:
@@ -176,6 +177,7 @@ class Access:
     def redeem(self, token: str) -> str | None:
         """Exchanges a token for a cookie; None for an invalid or used one. Raises 429 after too many failures."""
         self._refuse_guessing()
+        # Removed before it is used: two requests at once cannot both redeem it.
         found = self._tokens.pop(digest_of(token), None)
         if found is None:
             self._wrong.append(time.monotonic())
@@ -197,6 +199,7 @@ class Access:
     def by_cookie(self, value: str) -> Visitor | None:
         payload, _, signature = value.partition(".")
         claims = _bytes(payload)
+        # Before the claims are decoded: nothing that is not signed is parsed.
         if not hmac.compare_digest(_bytes(signature), self._signature(b"cookie", claims)):
             return None
         found = msgspec.msgpack.decode(claims, type=_Claims)
@@ -240,6 +243,7 @@ class Access:
             )
 
     def _signature(self, purpose: bytes, data: bytes) -> bytes:
+        # The purpose separates the uses of one secret: a cookie's signature is no CSRF token.
         return hmac.digest(self._secret, purpose + b"\0" + data, "sha256")
 
 
@@ -248,6 +252,7 @@ def new_key() -> str:
 
 
 def digest_of(value: str) -> str:
+    # No slow hash, as for passwords: keys have 256 random bits, which cannot be guessed.
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -261,6 +266,7 @@ def write_private(path: Path, data: bytes) -> None:
     try:
         with naming(path), os.fdopen(os.open(part, _NEW, 0o600), "wb") as stream:
             stream.write(data)
+        # rename(2) is atomic: a reader sees the old file or the new one.
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -270,6 +276,7 @@ def write_private(path: Path, data: bytes) -> None:
 def _load_secret(path: Path) -> bytes:
     """Returns the secret in a file, created if missing; servers that start concurrently get the same one."""
     private_folder(path.parent)
+    # O_EXCL: of two servers that start at once, one creates it and the other reads it.
     with contextlib.suppress(FileExistsError), naming(path), os.fdopen(os.open(path, _NEW, 0o600), "wb") as stream:
         stream.write(secrets.token_bytes(32))
     found = read_regular(path)

@@ -27,6 +27,8 @@ PAGE_POLICY = (
     " base-uri 'none'; form-action 'none'"
 )
 API_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
+# The policies forbid scripts from elsewhere; these headers keep a response from being read, framed or taken for another
+# type by other sites.
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -68,11 +70,13 @@ def refuse_foreign_host(request: Guarded, names: Collection[str] = ()) -> None:
 
 def refuse_foreign_origin(request: Guarded) -> None:
     """Refuses requests that a browser marks as coming from another origin than our own pages."""
+    # Fetch standard, 3.2: browsers send `Origin` with every request that may change something.
     origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         raise HttpProblem(
             403, f"the origin {origin!r} is not this server's", code="bad_origin", remedy="open the page itself"
         )
+    # Fetch Metadata (w3.org/TR/fetch-metadata): pages cannot set headers that begin with `Sec-`.
     site = request.headers.get("Sec-Fetch-Site", "none")
     # A link on another site, or a typed address, may open a page; nothing else may come from another site.
     navigates = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.method == "GET"
@@ -113,6 +117,7 @@ def authorize(request: web.Request, visitor: Visitor | None) -> Visitor:
     if request.method not in SAFE_METHODS:
         if visitor.scope != "write":
             raise HttpProblem(403, "this access may only read", remedy="use a key with the scope `write`")
+        # Only cookies are sent by a browser without the page's doing: a key needs no second proof.
         if visitor.csrf is not None:
             sent = request.headers.get(CSRF_HEADER, "")
             if not hmac.compare_digest(sent.encode(), visitor.csrf.encode()):
@@ -153,12 +158,14 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
         if name not in omitted:
             response.headers.setdefault(name, value)
     response.headers.setdefault("Content-Security-Policy", API_POLICY if is_private(request) else PAGE_POLICY)
+    # RFC 9111, 5.2.2.5: conversations are in no cache, neither the browser's nor a proxy's.
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers.pop("Server", None)
 
 
 def _split(host: str) -> tuple[str, int]:
     """Splits a Host header into name and port."""
+    # RFC 9110, 7.2; an IPv6 address is in brackets (RFC 3986, 3.2.2).
     name, colon, port = host.rpartition(":")
     if not colon or (host.startswith("[") and not name.endswith("]")):
         name, port = host, "80"

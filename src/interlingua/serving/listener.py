@@ -38,6 +38,7 @@ def refuse_socket_in_use(path: str) -> None:
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
+            # The file of a socket stays when its server is killed: only a connection shows whether anyone listens.
             probe.connect(path)
         except BlockingIOError:  # it listens, and its queue is full
             pass
@@ -94,6 +95,8 @@ class Listener:
         for port in (self._port, 0) if self._fallback and self._port else (self._port,):
             bound = socket.socket(family, socket.SOCK_STREAM)
             if os.name == "posix":
+                # Else a port stays taken for a minute after a restart, while old connections are in TIME_WAIT. On
+                # Windows it would share the port.
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 bound.bind((self._host, port))

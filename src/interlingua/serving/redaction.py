@@ -75,6 +75,7 @@ def _digits(text: str) -> str:
 def _is_card(text: str) -> bool:
     """Whether a number has the checksum and prefix of a payment card."""
     digits = _digits(text)
+    # ISO/IEC 7812-1, annex B: every second digit from the right is doubled, and the sum is a multiple of ten.
     doubled = [int(c) * (2 if at % 2 else 1) for at, c in enumerate(reversed(digits))]
     is_valid = sum(n - 9 if n > 9 else n for n in doubled) % 10 == 0
     return 14 <= len(digits) <= 19 and digits[0] in "3456" and is_valid and len(set(digits)) > 1
@@ -84,6 +85,7 @@ def _is_iban(text: str) -> bool:
     compact = text.replace(" ", "")
     if not 15 <= len(compact) <= 34:
         return False
+    # ISO 13616: the first four characters move to the end, letters count from 10, and the number is 1 modulo 97.
     moved = compact[4:] + compact[:4]
     return int("".join(str(int(c, 36)) for c in moved)) % 97 == 1
 

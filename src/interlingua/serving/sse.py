@@ -62,6 +62,7 @@ class EventChannel:
         self.closing = event
         self._wake()
 
+    # A new event for the next wait: all who wait on the old one go on, however late they run.
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
@@ -111,8 +112,11 @@ async def serve_events(
     viewer = _Viewer(response, stalled)
     channel.viewers += 1
     try:
+        # html.spec.whatwg.org, 9.2.4: browsers send it when they reconnect; pages of their own use the query.
         at = channel.position(request.headers.get("Last-Event-ID") or request.query.get("since"))
         if at is None:
+            # The position comes with the snapshot: events after it are followed, so that none is missing or shown
+            # twice.
             at, data = await snapshot()
             await viewer.write(frame("snapshot", data, f"{channel.epoch}.{at}"))
         else:

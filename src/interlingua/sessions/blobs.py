@@ -47,6 +47,7 @@ def _put(block: Any, blobs: Blobs) -> Any:
         data = base64.b64decode(block.data, validate=True)
     except (binascii.Error, ValueError):
         return block
+    # Other spellings (RFC 4648, 3.5: unused bits that are not zero) would not come back as they were.
     if base64.b64encode(data).decode() != block.data:
         return block
     name = hashlib.sha256(data).hexdigest()
@@ -95,6 +96,7 @@ class FileBlobs:
     def put(self, name: str, data: bytes) -> None:
         path = self._folder / name
         try:
+            # The time keeps it from the collector, which spares blobs that were put a short while ago.
             os.utime(path, follow_symlinks=False)
         except FileNotFoundError:
             self._write(path, data)
@@ -120,6 +122,7 @@ class FileBlobs:
             data = read_regular(self._folder / name, follow=False)
         except OSError:
             return None
+        # What another program changed is not the same content any more.
         return data if hashlib.sha256(data).hexdigest() == name else None
 
     def names(self, unused_for: float = 0) -> list[str]:

@@ -72,6 +72,7 @@ def open_calls(path: Iterable[tuple[int, AgentMessage]]) -> Iterator[OpenCall]:
 
 
 def _calls(number: int, message: AssistantMessage) -> Iterator[OpenCall]:
+    # Ids may repeat within a response: the first call of an id has the first result of it.
     before: Counter[str] = Counter()
     for call in message.tool_calls:
         yield OpenCall(number, call, before[call.id])

@@ -148,6 +148,7 @@ class FileLog:
         if group is not None and record.offset >= group.start:
             at = record.offset - group.start
             return bytes(group.data[at : at + record.length])
+        # With the newlines around it: an index that belongs to another state of the file is noticed.
         raw = os.pread(self._file, record.length + 2, max(record.offset - 1, 0))
         if not record.offset:
             raw = b"\n" + raw
@@ -214,6 +215,7 @@ class FileLog:
         rest = self._read_lines(size)
         if rest and self._lease is not None:
             self._repair(rest)
+        # Beside a live writer, a line without its newline is one that is being written.
         elif rest and not lease.is_locked(self.path.with_suffix(".lock")):
             self._report(f"the last line has no newline ({rest} bytes): ignored")
 
@@ -284,6 +286,7 @@ class FileLog:
             self._group.sync |= sync
         else:
             self._check_writable()
+            # Line numbers are positions in the file: they must count what came between.
             if os.fstat(self._file).st_size != self._index.covered:
                 self.refresh()  # a writer without a lease has appended
                 first = self._index.lines
@@ -315,6 +318,7 @@ class FileLog:
         with typed(self.path):
             try:
                 self._check_writable()
+                # The parents in the group were computed for this place in the file.
                 self._check_size(group.start)
                 self._write_or_truncate(group.data, group.start, group.sync)
             except BaseException:
@@ -362,6 +366,7 @@ class FileLog:
         try:
             parse_place(tail)
         except FormatError:
+            # First saved, then cut off: a crash in between leaves it twice, not nowhere.
             place = self._set_aside(tail)
             os.ftruncate(self._file, start)
             self._report(f"the last line was truncated ({rest} bytes): moved to {place.name}")
@@ -400,6 +405,7 @@ class FileLog:
     def _fsync(self) -> None:
         os.fsync(self._file)
         if self._is_new and self._index.lines:
+            # fsync(2) of a file does not make its name survive.
             sync_folder(self.path.parent)
             self._is_new = False
 
@@ -491,6 +497,7 @@ class FileStore:
                 finally:
                     os.close(handle)
                 try:
+                    # link(2) fails if the name exists, where rename(2) would replace what another process has created.
                     os.link(part, path)
                 except FileExistsError:
                     return False
@@ -526,6 +533,7 @@ class FileStore:
     def texts(self, agent: str) -> Iterator[bytes]:
         folder = self.folder(agent)
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            # Deleted sessions and backups too: what they refer to must stay.
             if ENDING in path.name or ".torn-" in path.name:
                 yield from _lines(path)
 
@@ -533,6 +541,7 @@ class FileStore:
         old, new = self.path(agent, id), self.path(agent, by)
         with typed(old):
             backup = _backup(old) if keep else None
+            # Before the file changes its name: an index of the other file must never be found beside it.
             for path in (old, new):
                 discard(path.with_suffix(".idx"))
             new.replace(old)
@@ -615,6 +624,7 @@ class FileStore:
         known = _read_catalogue(place)
         parts: list[str] = []
         files = sorted(_session_files(folder, parts), key=lambda one: (-(one[2] // 1_000_000), one[0]))
+        # The folder of OpenClaw is another program's: nothing is created or removed there.
         if parts and self.home.name != ".openclaw":
             _discard_abandoned(folder, parts)
         found: list[SessionInfo] = []

@@ -52,6 +52,7 @@ def delete(store: Store, agent: str, id: str, *, index: Any = None, name: str = 
     """
     with Session.open(id, agent=agent, store=store, create=False) as session:  # holds the write lock
         if index is not None:
+            # Under the write lock, so that no line is indexed after it.
             index.forget(name, agent, id, session)
         return store.trash(agent, id)
 
@@ -98,6 +99,7 @@ def purge_one(
 
     The view state is below `home`, which a store of files knows itself.
     """
+    # Before the session is purged: afterwards nothing tells which blobs it had.
     named = {found.decode() for text in store.trashed_texts(agent, one) for found in NAME.findall(text)}
     store.purge(agent, one)
     removed = 0

@@ -52,9 +52,11 @@ class Owner(Struct, frozen=True, omit_defaults=True):
         if self.host != socket.gethostname():
             return False
         try:
+            # kill(2): signal 0 sends nothing, and fails with ESRCH if there is no such process.
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return True
+        # EPERM: it exists, and is another user's.
         except PermissionError:
             pass
         return self.started is not None and _started(self.pid) not in (None, self.started)
@@ -123,6 +125,7 @@ class Lease:
     def release(self) -> None:
         if self._file < 0:
             return
+        # Removed while it is locked: afterwards the name could be another owner's file.
         if self.is_owned:
             self._path.unlink(missing_ok=True)
         os.close(self._file)
@@ -167,6 +170,7 @@ def _opened(path: Path) -> Iterator[_Handle]:
 
 def _signed(file: int, path: Path) -> Owner | None:
     """Writes this process as owner into a locked file; None if the file is no longer the one at its path."""
+    # A lock on a file that its former owner has removed excludes nobody: checked before and after the write.
     owner = _write(file) if _is_at(file, path) else None
     return owner if _is_at(file, path) else None
 
@@ -174,6 +178,8 @@ def _signed(file: int, path: Path) -> Owner | None:
 def _locked(file: int) -> bool | None:
     """Whether the kernel granted the lock; None if it supports none."""
     try:
+        # flock(2) belongs to the open file, not to the process as fcntl(2) locks do: two sessions of one process
+        # exclude each other.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
@@ -215,6 +221,7 @@ def _clear_dead(path: Path) -> None:
 
 def _refuse_others(file: int, path: Path) -> None:
     """Raises SessionError unless the file is empty or was written as a lock: it may be a foreign file."""
+    # A hard link that somebody else made here would have its target overwritten.
     if os.fstat(file).st_nlink > 1:
         raise SessionError(f"{path} is a link to another file and cannot be a lock; move it away")
     found = os.pread(file, 4097, 0)
@@ -255,6 +262,7 @@ def _own_start(pid: int) -> str | None:
 def _started(pid: int) -> str | None:
     """The start time of a process in clock ticks since boot (field 22 of /proc/PID/stat)."""
     try:
+        # proc_pid_stat(5): the name is in parentheses, and may itself contain spaces and parentheses.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()
     except (OSError, IndexError):
         return None

@@ -121,6 +121,8 @@ class PostgresTextIndex:
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, to_tsvector('simple', ?))"
         )
         with self._database.transaction():
+            # The row is locked until the commit: another process that indexes the session waits, and then finds it
+            # done.
             now = self._database.rows("SELECT lines FROM indexed_sessions WHERE n = ? FOR UPDATE", number)
             if not now or now[0][0] != start:  # another process is indexing it
                 return session.line_count
@@ -240,6 +242,8 @@ def _conditions(
     values: list[Any] = []
     for term in terms:
         sign = "NOT " if term.excluded else ""
+        # postgresql.org/docs/current/textsearch-controls.html: `phraseto_tsquery` takes any text, `to_tsquery` has a
+        # syntax of its own, `:*` for prefixes and `<->` for phrases.
         way = "phraseto_tsquery('simple', ?)" if exact or term.excluded else "to_tsquery('simple', ?)"
         parts.append(f"{sign}t.body @@ {way}")
         texts = [_unaccented(word) for word in term.tokens]

@@ -419,8 +419,10 @@ class _Sqlite:
         try:
             private_database(path)
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+            # sqlite.org/wal.html: readers do not block the writer, nor it them.
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")  # a commit is on disk when it returns
+            # sqlite.org/foreignkeys.html, 2: off unless each connection turns it on.
             self._connection.execute("PRAGMA foreign_keys = ON")
             for table in TABLES:
                 self._connection.execute(table.format(serial="INTEGER PRIMARY KEY", bytes="BLOB"))
@@ -440,6 +442,8 @@ class _Sqlite:
     def transaction(self) -> Iterator[None]:
         with self._lock:
             try:
+                # sqlite.org/lang_transaction.html: takes the write lock at once; a transaction that reads first may
+                # fail when it writes.
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield
                 self._connection.execute("COMMIT")
@@ -518,6 +522,7 @@ class _Postgres:
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._lock:
             try:
+                # psycopg's placeholder. Statements must have no question mark and no percent sign of their own.
                 found = self._connection.execute(statement.replace("?", "%s"), values or None)
             except self._psycopg.Error as error:
                 raise SessionError(f"{getattr(self, 'where', 'PostgreSQL')}: {error}") from error
@@ -536,6 +541,7 @@ class _Postgres:
         """Does nothing: a commit is on the server's disk when it returns."""
 
     def notify(self, session: int) -> None:
+        # postgresql.org/docs/current/sql-notify.html: delivered when the transaction commits, never if it fails.
         self.rows("SELECT pg_notify(?, ?)", _CHANNEL, str(session))
 
     def watch(self, session: int) -> Watch:
@@ -558,6 +564,8 @@ class _Postgres:
         """Takes the lock on a separate connection, so that two sessions of one process exclude each other too."""
         connection = self._connect()
         try:
+            # postgresql.org/docs/current/explicit-locking.html, Advisory Locks: held until the end of the connection,
+            # and granted again to one that has it.
             taken = connection.execute("SELECT pg_try_advisory_lock(%s)", [_key(agent, id)]).fetchone()
         except self._psycopg.Error as error:
             connection.close()
@@ -568,6 +576,8 @@ class _Postgres:
         return connection.close
 
     def _owner(self, agent: str, id: str) -> str | None:
+        # postgresql.org/docs/current/view-pg-locks.html: a bigint key is shown as its high half in `classid` and its
+        # low half in `objid`.
         key = _key(agent, id) & (2**64 - 1)
         who = """SELECT a.pid, a.client_addr, a.backend_start FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
             WHERE l.locktype = 'advisory' AND l.granted AND l.classid::bigint = ? AND l.objid::bigint = ?"""

@@ -314,6 +314,8 @@ class TextIndex:
             for (n, number), (line, text) in zip(rows, texts, strict=False):
                 if number != line:
                     return  # the lines have changed since: the rows stay, without a session
+                # sqlite.org/fts5.html, The 'delete' command: other values than those that were inserted would damage
+                # the index.
                 values = (n, spaced(text.text), self._tags(database, store, known.n, text))
                 database.execute("INSERT INTO terms (terms, rowid, body, tags) VALUES ('delete', ?, ?, ?)", values)
             database.execute("DELETE FROM texts WHERE session = ?", (known.n,))
@@ -575,9 +577,12 @@ def _open(path: Path) -> sqlite3.Connection:
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
         try:
             database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only counts before anything else is written
+            # A search must not wait for the indexing of another process (sqlite.org/wal.html).
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA journal_size_limit = 4194304")  # otherwise the log keeps its maximum size
             database.execute("PRAGMA synchronous = NORMAL")  # lines lost in a power cut are indexed again
+            # sqlite.org/pragma.html: deleted content is overwritten; texts of deleted sessions must not stay in free
+            # pages.
             database.execute("PRAGMA secure_delete = ON")
             version = database.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:

@@ -95,10 +95,12 @@ class PathWatch:
             return
         for watch, mask, name in self._kernel.events():
             folder = self._watched.get(watch)
+            # inotify(7): the queue was full and events are lost; any path may have changed.
             if mask & _OVERFLOW:
                 self._changed.update(self._paths)
             elif folder is not None:
                 self._note(folder, name)
+            # inotify(7): the watch was removed, because the file was deleted or its file system unmounted.
             if mask & _IGNORED:
                 self._watched.pop(watch, None)
         if self._changed:
@@ -245,6 +247,7 @@ class _Kernel:
         out: list[tuple[int, int, str]] = []
         with contextlib.suppress(BlockingIOError):
             while True:
+                # inotify(7): a read gives whole events, names padded with NUL bytes.
                 data = os.read(self.file, 64 * 1024)
                 at = 0
                 while at < len(data):
@@ -274,6 +277,7 @@ class ThreadWatch:
         deadline = None if timeout is None else loop.time() + timeout
         while True:
             if self._task is None:
+                # It stays when `wait` times out: the thread cannot be stopped, and what it finds is for the next call.
                 self._task = asyncio.ensure_future(asyncio.to_thread(self._block, _STEP))
             left = None if deadline is None else max(0.0, deadline - loop.time())
             done, _ = await asyncio.wait({self._task}, timeout=left)

@@ -55,6 +55,7 @@ async def aws_credentials(profile: str | None = None, region: str | None = None)
 def _aws_credentials(profile: str | None, region: str | None) -> AwsCredentials:
     found = _aws_chain(profile, region)
     try:
+        # Key, secret and token of one moment: refreshing between two reads would mix two sets.
         frozen = found.get_frozen_credentials()
     except _botocore("exceptions").BotoCoreError as error:
         raise AuthFailed(f"AWS credentials could not be renewed: {error}", provider="amazon-bedrock") from None
@@ -109,6 +110,8 @@ def aws_region(
     """
     if option and option.strip():
         return option.strip()
+    # docs.aws.amazon.com/bedrock/latest/userguide/inference-profiles-use.html: a profile's ARN names the region that
+    # must be called.
     arn = _ARN.match(model)
     if arn:
         return arn.group(1)
@@ -209,6 +212,7 @@ async def google_headers() -> dict[str, str]:
 def _google_token() -> Secret:
     found = _google_default()
     with _google_lock:
+        # Under the lock: many calls at the same time would each fetch a token.
         if not found.credentials.valid:
             _google_refresh(found.credentials)
         return Secret(found.credentials.token)

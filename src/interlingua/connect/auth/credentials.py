@@ -67,6 +67,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
+        # In constant time, as the comparison of a given key with a stored one.
         return hmac.compare_digest(self._value.encode(), other._value.encode())
 
     def __hash__(self) -> int:
@@ -142,6 +143,7 @@ class CredentialStore:
             _to_keyring(provider, jsontext.write(entry).decode())
             entry = {"mode": credential.mode, "keyring": True}
         before = self._change(provider, entry)
+        # After the file was written: a failure in between leaves the key in both places, not in none.
         if self.backend == "file" and before and before.get("keyring"):
             _forget_in_keyring(provider)
         return self.backend
@@ -206,6 +208,7 @@ class CredentialStore:
 
         handle = self._open_lock("credentials.lock")
         try:
+            # On a file of its own: the credentials file is replaced, and a lock on it would be on the old one.
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
         finally:
@@ -333,6 +336,7 @@ def _folder_problem(folder: Path) -> str | None:
         return None
     if status.st_uid not in (os.geteuid(), 0):
         return f"{folder} belongs to another user: set INTERLINGUA_HOME to your own folder"
+    # With the sticky bit, as in /tmp, others cannot rename or remove files that are not theirs (inode(7)).
     if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
         return f"others may replace files in {folder}: run `chmod go-w {folder}`"
     return None
@@ -341,6 +345,7 @@ def _folder_problem(folder: Path) -> str | None:
 def _repair_file(path: Path, handle: int) -> None:
     status = os.fstat(handle)
     if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_mode & 0o077:
+        # On the open file: its name may lead elsewhere by now.
         os.fchmod(handle, 0o600)
         _log.warning("%s could be read by others; it is now closed to them", path)
     problem = _file_problem(path, os.fstat(handle))
@@ -429,6 +434,7 @@ class Scrubber:
 
     def __init__(self, secrets: Iterable[str | Secret | None] = ()) -> None:
         known = {form for secret in secrets if secret for form in _spellings(Secret(secret).reveal().strip())}
+        # The longest first: one form may be the beginning of another.
         pieces = sorted(known, key=lambda form: (-len(form), form))
         self._known = re.compile("|".join(map(re.escape, pieces))) if pieces else None
 

@@ -122,6 +122,7 @@ def _require_safe(url: str | None) -> None:
     if url is None:
         return
     parts = urlsplit(url)
+    # RFC 8252, 8.3: http is allowed for the loopback interface only.
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
         raise InterlinguaError(f"{parts.scheme}://{parts.hostname or ''} would send tokens unencrypted; use https")
 
@@ -137,6 +138,7 @@ class Pkce(NamedTuple):
 
 
 def pkce() -> Pkce:
+    # RFC 7636, 4.1: 43 to 128 characters; 32 random bytes are 43.
     verifier = _base64url(secrets.token_bytes(32))
     return Pkce(Secret(verifier), _base64url(hashlib.sha256(verifier.encode()).digest()))
 
@@ -153,6 +155,7 @@ def authorize_url(client: OAuthClient, redirect_uri: str, challenge: str, state:
         "redirect_uri": redirect_uri,
         "scope": " ".join(client.spec.scopes),
         "code_challenge": challenge,
+        # RFC 7636, 4.2: `plain` would send the verifier itself through the browser.
         "code_challenge_method": "S256",
         "state": state,
     } | client.spec.authorize
@@ -177,6 +180,7 @@ def parse_pasted(text: str) -> Pasted:
         return Pasted(_code(query["code"]), query.get("state", [None])[0])
     if "://" in text:
         raise AuthFailed("the pasted address has no code: copy the address of the page after you have agreed")
+    # Anthropic's page shows the code and the state in this form.
     code, _, state = text.partition("#")
     return Pasted(_code([code]), state or None)
 
@@ -205,6 +209,7 @@ async def login_with_browser(
     """
     if client.spec.authorize_url is None:
         raise InterlinguaError(f"{client.provider} has no browser login: try `--oauth device`")
+    # RFC 6749, 10.12: the state ties the redirect to this login, against forged ones.
     proof, state = pkce(), secrets.token_urlsafe(32)
     async with _callback(client, state, client.spec.callback_port if port is None else port) as callback:
         if callback.code is None and paste is None:
@@ -273,8 +278,10 @@ async def _callback(client: OAuthClient, state: str, port: int) -> AsyncIterator
 async def _listen(runner: Any, port: int, any_port: bool) -> int | None:
     from aiohttp import web
 
+    # RFC 8252, 7.3: a server must accept any port of a loopback redirect; many compare the whole address all the same.
     for wanted in (port, 0) if any_port else (port,):
         with contextlib.suppress(OSError):
+            # RFC 8252, 8.3: the loopback address, never all interfaces.
             await web.TCPSite(runner, "127.0.0.1", wanted, reuse_address=True).start()
             return int(runner.addresses[0][1])
     return None
@@ -304,6 +311,7 @@ async def _answer(request: Any, state: str, found: "asyncio.Future[Secret]") -> 
 def _page(text: str, status: int) -> Any:
     from aiohttp import web
 
+    # The address of this page holds the code: it is neither stored nor followed by another request.
     headers = {"Cache-Control": "no-store", "Content-Security-Policy": "default-src 'none'", "Connection": "close"}
     page = web.Response(text=f"{text}\n", status=status, headers=headers)
     page.force_close()
@@ -311,6 +319,7 @@ def _page(text: str, status: int) -> Any:
 
 
 def _same(one: str, other: str) -> bool:
+    # In constant time: the state is a secret until the login is over.
     return hmac.compare_digest(one.encode(), other.encode())
 
 
@@ -368,6 +377,7 @@ class _DeviceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     verification_url: str | None = None  # an early draft's name, still in use
     verification_uri_complete: str | None = None
     expires_in: float = 900.0
+    # RFC 8628, 3.2: five seconds if the answer states none.
     interval: float = 5.0
 
 
@@ -386,9 +396,11 @@ async def _poll(
         try:
             return await _redeem(client, fields)
         except TransportError:
+            # RFC 8628, 3.5: after a timeout a client polls less often; doubling is its example.
             interval *= 2
         except ProviderError as error:
             if error.code == "slow_down":
+                # RFC 8628, 3.5: five seconds more, for all polls that follow.
                 interval = max(interval + 5, _number(error.body, "interval") or 0)
             elif error.code != "authorization_pending":
                 raise
@@ -494,6 +506,7 @@ def _with_tokens(credential: Credential, answer: Mapping[str, Any], now: float) 
     return msgspec.structs.replace(
         credential,
         secret=Secret(answer["access_token"]),
+        # RFC 6749, 6: without a new refresh token the old one stays valid.
         refresh=Secret(refresh) if isinstance(refresh, str) and refresh else credential.refresh,
         # A login shorter than ten minutes is renewed at half its life, or it would be renewed for every call.
         expires=None if lifetime is None else int((now + lifetime - min(_EARLY, lifetime / 2)) * 1000),

@@ -200,6 +200,7 @@ def _key(value: str, source: str, mode: AuthMode) -> ResolvedAuth | None:
     value = value.strip()
     if not value or value in _MARKERS:
         return None
+    # A line break from a copied key would be refused as a header, with the key in the error.
     if not (_JSON_KEY if value.startswith("{") else _PLAIN_KEY).fullmatch(value):
         raise AuthFailed(f"the key from {source} contains spaces or other invalid characters; copy it again")
     return ResolvedAuth(api_key=value, source=source, mode="oauth" if is_login_token(value) else mode)
@@ -248,9 +249,11 @@ def _cloud_variables(style: AuthStyle | None, env: Env) -> Iterator[KeyPlace]:
 def _cloud_files(style: AuthStyle | None, env: Env) -> Iterator[KeyPlace]:
     if style == "aws":
         for name, usual in (("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config")):
+            # docs.aws.amazon.com/cli/latest/userguide/cli-configure-files.html.
             path = Path(env.get(name, "").strip() or _user(env) / ".aws" / usual).expanduser()
             yield KeyPlace(f"{path}", partial(_aws_file, path))
     if style == "google":
+        # docs.cloud.google.com/docs/authentication/application-default-credentials.
         folder = env.get("CLOUDSDK_CONFIG", "").strip() or _user(env) / ".config" / "gcloud"
         adc = Path(folder) / "application_default_credentials.json"
         yield KeyPlace(f"{adc}", lambda: _ambient("google:adc", adc.is_file()))

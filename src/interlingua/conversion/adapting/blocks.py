@@ -34,9 +34,12 @@ def clean_text(work: Work) -> None:
     kept = []
     for turn in work.turns:
         for at, block in enumerate(turn.blocks):
+            # RFC 8259, 8.2: such text has no UTF-8, so that no body can carry it.
             if isinstance(block, TextBlock) and not (block.text.isascii() or jsontext.is_clean(block.text)):
                 work.lost(f"{turn.places[at]}.text", "text", "halves of surrogate pairs are no Unicode")
                 turn.put(at, replace(block, text=jsontext.clean(block.text)))
+        # Anthropic: "text content blocks must contain non-whitespace text"; Bedrock: "The text field in the
+        # ContentBlock object is blank".
         if not work.rules.blank_text:
             _drop_blanks(turn, work)
         if turn.blocks or isinstance(turn.message, ToolResultMessage):
@@ -170,6 +173,7 @@ class _ServerTools:
 
 def _first_pending(turn: Turn) -> int:
     """From where on calls may be without a result: the model says nothing more until it has the results."""
+    # A paused turn ends anywhere: the provider goes on where it stopped.
     if turn.message.stop_detail == "pause_turn":
         return 0
     at = len(turn.blocks)
@@ -189,6 +193,7 @@ def _ran_here(block: ServerToolCall | ServerToolResult, tools: _ServerTools, is_
         return kind != "single" and block.dialect == api and block.tool_call_id in tools.calls
     if kind != "paired" and api not in block.extra:
         return False
+    # The Responses wire: the item of a call holds its result.
     if kind == "single":
         return True
     results = tools.results.get(block.id)
@@ -228,6 +233,7 @@ def fit_arguments(work: Work) -> None:
 
 def fit_media(work: Work) -> None:
     """Replaces media that the target does not accept by a description in text."""
+    # The fitter of the pieces before counts on: limits are for a whole request.
     fitter = work.media = work.media or MediaFitter(work.rules, work.model)
     for turn in work.turns:
         for at, block in enumerate(turn.blocks):
@@ -241,6 +247,8 @@ def fit_media(work: Work) -> None:
 
 def accompany_documents(work: Work) -> None:
     """Adds a text before a document, where the target requires one in the same message."""
+    # docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Message.html: "If you include a ContentBlock with a
+    # document field in the array, you must also include a ContentBlock with a text field."
     if not work.rules.document_text:
         return
     for turn in work.turns:

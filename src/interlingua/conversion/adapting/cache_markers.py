@@ -76,6 +76,8 @@ def in_messages(work: Work) -> Iterator[MarkerPlace]:
 
 def in_turn(turn: Turn) -> Iterator[MarkerPlace]:
     for at, block in enumerate(turn.blocks):
+        # platform.claude.com/docs/en/build-with-claude/prompt-caching, What can be cached: thinking cannot be marked
+        # itself.
         if not isinstance(block, ThinkingBlock | OpaqueBlock):
             yield MarkerPlace(f"{turn.places[at]}.cache", block, lambda value, at=at: turn.put(at, value))  # type: ignore[misc]
     if isinstance(turn.message, ToolResultMessage):
@@ -184,6 +186,7 @@ def strip_where_refused(work: Work) -> None:
         if place.cache is None:
             continue
         holder = place.holder
+        # …, What cannot be cached: empty text blocks.
         if isinstance(holder, TextBlock) and not holder.text.strip():
             why = "a blank text cannot be marked"
         elif isinstance(holder, ToolSpec) and (breakpoints or not work.rules.cached_tools):
@@ -200,6 +203,8 @@ def shorten_lifetimes(work: Work) -> None:
     """Shortens lifetimes to one that the target has, and never longer than an earlier one."""
     if not work.is_marked:
         return
+    # …, Mixing different TTLs: entries with a longer lifetime come before those with a shorter one; the prefix is read
+    # as tools, system, messages.
     longest = _shorten_in(before_messages(work), None, work)
     longest = _shorten_in(in_messages(work), work.markers.longest or longest, work)
     work.markers = work.markers._replace(longest=longest)
@@ -233,6 +238,7 @@ def drop_surplus(work: Work) -> None:
         return
     first = [place for place in before_messages(work) if place.cache is not None]
     own = [place for place in in_messages(work) if place.cache is not None]
+    # …, up to four breakpoints; the automatic one takes one of these.
     markers, room = work.markers, max_markers - _is_automatic(work)
     before = len(first) if markers.before is None else markers.before
     work.markers = markers._replace(before=before, own=markers.own + len(own))
@@ -269,6 +275,7 @@ def drop_lifetimes(work: Work) -> None:
             place.mark(cache)
 
 
+# …, 1-hour cache duration: five minutes without `ttl`.
 _SHORT = 300
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -311,6 +318,8 @@ def place_markers(work: Work) -> None:
     cache = CacheMarker(ttl="1h" if retention == "long" else None)
     free = MAX_MARKERS - len(marked)
     if not in_turns:
+        # …, automatic prefix checking looks back about 20 blocks from a breakpoint: the end of the previous request is
+        # marked, too, so that it is found after a long turn.
         ends = _ends(work.turns)[: max(0, free)]
         free -= len(ends)
         for turn in ends:

@@ -15,7 +15,7 @@ from .work import HistoryTotals, Work
 
 SCHEMA_NAME = "answer"
 FEWEST = 1024  # thinking budget in tokens, for a Claude of an unknown generation
-OFF_WORD = "~off"  # in `Reasoning.extra`: the wire's value for minimal reasoning
+OFF_VALUE = "~off"  # in `Reasoning.extra`: the wire's value for minimal reasoning
 
 
 _NOT_SET = (Options(stream=True), Options(stream=False), Options())
@@ -53,6 +53,7 @@ def _fit_tool_choice(options: Options, work: Work) -> Options:
     choice, offered = options.tool_choice, {tool.name for tool in work.tools or ()}
     if choice is not None and (not offered or not offered.issuperset(choice.names)):
         options = _without(options, work, "tool_choice", "tool choice", "the request has no such tool")
+    # OpenAI: "'parallel_tool_calls' is only allowed when 'tools' are specified", and the same of `tool_choice`.
     if not offered:
         options = _without(options, work, "parallel_tools", "tool choice", "the request has no tools")
     if work.generation.parallel_tools is False:
@@ -81,11 +82,14 @@ def _fit_forced_tool(options: Options, work: Work) -> Options:
 
 
 def _fit_limit(options: Options, work: Work) -> Options:
+    # Anthropic requires `max_tokens` (…/api/messages); elsewhere no limit means the model's own.
     max_output, needed = work.model.max_tokens or None, work.rules.max_tokens
     if options.max_tokens is None and needed is not None:
         severity: Severity = "record" if max_output is not None else "weakened"
         work.lost("$.options.maxTokens", "no limit", "the target requires one", severity)
         options = replace(options, max_tokens=max_output or needed)
+    # Providers refuse a higher limit ("max_tokens: 100000 > 64000, which is the maximum allowed number of output
+    # tokens").
     if options.max_tokens is not None and max_output is not None and options.max_tokens > max_output:
         work.lost("$.options.maxTokens", "max_tokens", f"the maximum of the model is {max_output}")
         options = replace(options, max_tokens=max_output)
@@ -113,6 +117,8 @@ def _fit_reasoning(options: Options, work: Work) -> Options:
     # Claude's limit covers thinking and output: a budget must be less than max_tokens.
     room = None if work.rules.forced_with_thinking else options.max_tokens
     fitted = fit(requested, _budgeted(work), work.rules.reasoning, room=room)
+    # Claude: "Expected `thinking` or `redacted_thinking`, but found `tool_use`": with thinking on, the answer that
+    # called the tools must begin with it.
     if work.open_foreign_turn and _needs_its_thinking(fitted.reasoning, work):
         fitted = Fitted(Reasoning(enabled=False), "off while a tool turn is open that lacks this model's own thinking")
     fitted = _shown(_minimal_value(fitted, work), work)
@@ -143,14 +149,14 @@ def _needs_its_thinking(reasoning: Reasoning | None, work: Work) -> bool:
 
 def _minimal_value(fitted: Fitted, work: Work) -> Fitted:
     """Sends "off" as the wire's own value for minimal reasoning, where it has one."""
-    reasoning, word, api = fitted.reasoning, work.generation.off_value, work.rules.api
-    if word is None or reasoning is None or reasoning.enabled is not False or not work.rules.off_values:
+    reasoning, value, api = fitted.reasoning, work.generation.off_value, work.rules.api
+    if value is None or reasoning is None or reasoning.enabled is not False or not work.rules.off_values:
         return fitted
     residual = reasoning.extra.get(api, {})
-    if residual.get(OFF_WORD) == word:
+    if residual.get(OFF_VALUE) == value:
         return fitted
-    extra = {**reasoning.extra, api: {**residual, OFF_WORD: word}}
-    return Fitted(replace(reasoning, extra=extra), f"the reasoning of the model cannot be turned off: {word}")
+    extra = {**reasoning.extra, api: {**residual, OFF_VALUE: value}}
+    return Fitted(replace(reasoning, extra=extra), f"the reasoning of the model cannot be turned off: {value}")
 
 
 def _shown(fitted: Fitted, work: Work) -> Fitted:
@@ -182,6 +188,7 @@ def _fit_sampling(options: Options, work: Work) -> Options:
         for field in ("temperature", "top_p", "top_k"):
             if getattr(options, field) != 1:
                 options = _without(options, work, field, "sampling", "not supported together with thinking")
+    # platform.claude.com/docs/en/about-claude/models, migration to Claude 4.5: "temperature or top_p, but not both".
     if rule == "either" and options.temperature is not None:
         options = _without(options, work, "top_p", "sampling", "the model accepts temperature or top_p, not both")
     if (
@@ -199,6 +206,7 @@ def _fit_stops(options: Options, work: Work) -> Options:
     if work.generation.stop is False and is_on(options.reasoning, work.generation):
         return _without(options, work, "stop", "stop", "the model does not support stop sequences")
     if options.stop is not None:
+        # Anthropic: "stop_sequences: each stop sequence must contain non-whitespace".
         kept = tuple(stop for stop in options.stop if stop.strip() or rules.blank_text)[: rules.max_stop_sequences]
         if kept != options.stop:
             work.lost("$.options.stop", "stop", f"the target takes {rules.max_stop_sequences or 'no blank ones'}")
@@ -211,6 +219,7 @@ def _fit_rest(options: Options, work: Work) -> Options:
     if tiers is not None and options.service_tier is not None and options.service_tier not in tiers:
         options = _without(options, work, "service_tier", "service tier", f"valid tiers: {', '.join(tiers)}")
     output = options.output_schema
+    # platform.openai.com/docs/guides/structured-outputs: `name` is required, of [a-zA-Z0-9_-], at most 64 characters.
     if work.rules.named_schemas and output is not None and output.schema is not None and not output.name:
         work.lost("$.options.outputSchema.name", "no name", "the target requires one", "record")
         options = replace(options, output_schema=replace(output, name=SCHEMA_NAME))

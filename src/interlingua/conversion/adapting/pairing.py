@@ -60,6 +60,7 @@ def pair(work: Work) -> None:
     for turn in work.turns:
         if isinstance(turn.message, ToolResultMessage):
             answered = answered or callers.get(turn) in step
+            # The call is in a response that the provider has stored.
             if turn not in callers and work.has_server_history:
                 others.append(turn)
             elif turn not in callers:
@@ -174,6 +175,8 @@ def call_ids(call: ToolCall) -> tuple[str, ...]:
     """Returns a call's id, and its item id where the source wire has both: a result may use either."""
     for api, residual in call.extra.items():
         item = residual.get("id") if isinstance(residual, dict) else None
+        # platform.openai.com/docs/guides/function-calling: results name `call_id`; some clients send the item's `fc_…`
+        # id.
         if isinstance(item, str) and item != call.id and (wire := WIRES.get(api)) and wire.limits.item_ids:
             return call.id, item
     return (call.id,)
@@ -187,6 +190,7 @@ def _with_results(step: list[Turn], answers: dict[tuple[Turn, int], Turn], work:
             if not isinstance(block, ToolCall):
                 continue
             result = answers.get((turn, at))
+            # A result that says so, since providers refuse a call without one, and the call may have had its effect.
             if result is None:
                 work.lost(turn.places[at], "tool result", f"{UNANSWERED} of {block.name}: one was added")
                 result = Turn(None, _no_result(block))

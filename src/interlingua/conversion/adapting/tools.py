@@ -301,6 +301,7 @@ def rename_ids(work: Work) -> None:
 
 
 def _follow(turn: Turn, pending: list[tuple[str, str]], work: Work) -> None:
+    # In order, one result per call: ids that repeat within a step are told apart by it.
     for place, (old, new) in enumerate(pending):
         if old == turn.message.tool_call_id:
             del pending[place]
@@ -325,6 +326,7 @@ def fitting(name: str, nth: int, rule: NameRule | None, used: Container[str]) ->
 
 def _hashed(name: str, salt: str, rule: NameRule) -> str:
     """A valid name for an invalid one: its readable part and a hash, so that truncation causes no collisions."""
+    # The same name for the same source in every request: caches of the prefix depend on it.
     digest = hashlib.blake2s(f"{salt}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
     readable = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[: max(0, rule.max_length - 13)]
     for new in (f"{readable}_{digest[:12]}" if readable else "", f"call_{digest[:12]}"):

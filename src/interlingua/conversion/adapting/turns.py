@@ -58,6 +58,7 @@ def _verify_step(step: list[Turn], natives: dict[tuple[str | None, str | None], 
 def is_native(message: AssistantMessage, work: Work) -> bool:
     """Whether the target can verify the signatures of this message."""
     generated, here = family(message.model, message.api), owner(message.api) == work.rules.api
+    # Unknown models: what a wire has signed is sent back on that wire only.
     if generated is None or work.home is None:
         return here
     if work.generation.bound_thinking and bare(message.model or "") != bare(work.model.id):
@@ -142,7 +143,8 @@ def _mark_call(turn: Turn, work: Work) -> None:
             return
 
 
-# Anthropic, Gemini and Bedrock have one system text outside the messages, and no such role among them.
+# Gemini has one system text outside the messages; Anthropic and Bedrock have the role among them only for some newer
+# models.
 def place_system(work: Work) -> None:
     """Where system messages may not appear between others, moves leading ones to the system text, later ones to the
     user.
@@ -204,6 +206,7 @@ def _merged(before: Turn, turn: Turn, work: Work) -> bool:
     if type(before.message) is not type(turn.message) or isinstance(turn.message, ToolResultMessage):
         return False
     loser = turn
+    # The message of the target's own model stays, because its signatures hold only in it.
     if before.at is None or (isinstance(turn.message, AssistantMessage) and not is_native(before.message, work)):
         loser = Turn(before.at, before.message)
         before.at, before.message = turn.at, turn.message
@@ -252,6 +255,7 @@ def end_with_user(work: Work) -> None:
     if last is None or not isinstance(last.message, AssistantMessage) or _is_paused(last):
         return
     thinks = is_on(work.options.reasoning, work.generation) and not work.rules.forced_with_thinking
+    # A message of the user, since no wire has another way to ask for the rest of an answer.
     if work.generation.prefill is False or thinks:
         work.lost("$.messages", "prefill", "the target does not accept a prefill: it is asked to continue")
         work.turns.append(Turn(None, UserMessage(content=GO_ON, extra=SYNTHETIC)))
@@ -264,6 +268,8 @@ def end_with_user(work: Work) -> None:
 
 def _is_paused(turn: Turn) -> bool:
     """Whether the provider executes its own tool and expects the turn back unchanged."""
+    # platform.claude.com/docs/en/build-with-claude/handling-stop-reasons: send the answer back as it is, and the turn
+    # goes on.
     paused = turn.message.stop_detail == "pause_turn"
     return paused or (bool(turn.blocks) and isinstance(turn.blocks[-1], ServerToolCall | ServerToolResult))
 

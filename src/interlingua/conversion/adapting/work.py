@@ -275,6 +275,8 @@ class Work:
     @property
     def has_server_history(self) -> bool:
         """Whether the target stores the earlier messages itself."""
+        # OpenAI's `previous_response_id` and `conversation`, Google's `previous_interaction_id`: results may refer to
+        # calls there.
         kept = self.source.extra.get(self.rules.api) or {}
         return any(kept.get(key) is not None for key in self.rules.server_history)
 

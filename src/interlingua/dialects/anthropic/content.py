@@ -63,6 +63,8 @@ def decode_block(wire: Any) -> Block:
             if type(id) is str and type(name) is str:
                 return ToolCall(id=id, name=name, arguments=wire["input"])
     kind = wire.get("type") if isinstance(wire, dict) else None
+    # Each server tool has a result type of its own, `web_search_tool_result`, `bash_code_execution_tool_result` …
+    # (platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools): the name is the type without this end.
     if isinstance(kind, str) and kind.endswith("_tool_result"):  # of any tool that the provider runs
         return decode_typed(wire, {kind: _decode_server_result}, encode_block, API)
     return decode_typed(wire, _DECODERS, encode_block, API)
@@ -88,6 +90,8 @@ def _decode_citation(wire: dict[str, Any]) -> Citation:
 
 
 def _title_key(kind: str) -> str:
+    # …/build-with-claude/citations: `char_location`, `page_location` and `content_block_location` refer to a document
+    # of the request by `document_title`; search results have a `title`.
     return "title" if kind in ("web_search_result_location", "search_result_location") else "document_title"
 
 
@@ -95,6 +99,7 @@ def _decode_thinking(wire: dict[str, Any]) -> ThinkingBlock:
     return ThinkingBlock(thinking=string(wire["thinking"]), thinking_signature=optional(wire.get("signature")))
 
 
+# …/build-with-claude/thinking: `data` is encrypted; it is sent back unchanged to continue the turn.
 def decode_redacted(wire: dict[str, Any]) -> ThinkingBlock:
     return ThinkingBlock(thinking="", thinking_signature=string(wire["data"]), redacted=True)
 
@@ -118,6 +123,7 @@ def _decode_source(source: dict[str, Any]) -> dict[str, Any]:
     match source["type"]:
         case "base64":
             return {"data": string(source["data"]), "mime_type": media_type(source.get("media_type"))}
+        # …/build-with-claude/citations: `text` is a plain text document, with the text itself in `data`.
         case "text":
             return {"text": string(source["data"]), "mime_type": media_type(source.get("media_type"))}
         case "url":
@@ -184,6 +190,7 @@ def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
             wire["citations"] = citations
     elif type(block) is ToolCall:
         wire = {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
+    # `redacted_thinking` requires `data`; without it there is nothing that the API accepts.
     elif type(block) is ThinkingBlock and (not block.redacted or block.thinking_signature is not None):
         wire = _encode_thinking(block, report)
         return restored(wire, block.extra, API) if block.extra else wire
@@ -254,6 +261,7 @@ def _encode_source(block: ImageBlock | DocumentBlock, report: Reporter) -> dict[
     if name == "text":
         if block.mime_type is None:
             report.lost("mime_type", "text without a type is sent as plain text", "record", field="mimeType")
+        # The only media type of a `text` source is `text/plain` (…/api/messages).
         return {"type": "text", "media_type": block.mime_type or "text/plain", "data": value}
     if name == "data":
         return {"type": "base64", "media_type": block.mime_type, "data": value}
@@ -273,6 +281,8 @@ def _encode_document(block: DocumentBlock, source: dict[str, Any]) -> dict[str, 
     return wire
 
 
+# …/build-with-claude/prompt-caching: `ephemeral` is the only type; without `ttl` an entry lives for 5 minutes, `1h`
+# costs more.
 def encode_cache(cache: CacheMarker) -> dict[str, Any]:
     wire = {"type": "ephemeral"}
     if cache.ttl is not None:
@@ -326,6 +336,7 @@ def _decode_message(wire: Any, names: dict[str, str], api: str) -> list[Message]
         if usual:  # plain text and calls have no residual
             return [message]
         return [keeping(message, API, wire, _encode_message("assistant", message, QUIET))]
+    # …/api/messages, `messages`: a system message may follow others; the system prompt itself is the field `system`.
     if role == "system":
         system = SystemMessage(content=decode_content(content))
         return [keeping(system, API, wire, _encode_message("system", system, QUIET))]

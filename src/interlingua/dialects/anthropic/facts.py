@@ -18,8 +18,8 @@ from ..provider_errors import (
 from ..residual import json_or_text, optional
 
 API = "anthropic-messages"
-# docs.claude.com/en/api/handling-stop-reasons. `pause_turn` pauses a long turn of server tools: the client sends the
-# answer back to continue it.
+# platform.claude.com/docs/en/build-with-claude/handling-stop-reasons. `pause_turn` pauses a long turn of server tools:
+# the client sends the answer back to continue it.
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -31,6 +31,8 @@ STOP_REASONS: dict[str, StopReason] = {
     "refusal": "error",
     "sensitive": "error",
 }
+# platform.claude.com/docs/en/api/messages, `stop_reason`: a whole answer always has one, and none means an abort or a
+# fault. A fault is sent as `refusal`: with any other value the answer would look as if the model had ended it.
 WIRE_STOP_REASONS = {
     "stop": "end_turn",
     "toolUse": "tool_use",
@@ -46,6 +48,7 @@ OPTIONS = {
     "stop": "stop_sequences",
     "service_tier": "service_tier",
 }
+# …, `tool_choice`: `any` is what other providers call `required`; `tool` names one tool. No value names several.
 CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 OFF_VALUE = "~off"  # in `Reasoning.extra`: the value to send instead of "disabled"
 SUMMARIZED = "summarized"
@@ -56,10 +59,14 @@ SUMMARIZED = "summarized"
 UNEVEN: tuple[str, ...] = ("$.content[].argumentsText", "$.content[].parseError")
 FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text TextBlock.cache CacheMarker.ttl"),
+    # A citation has no offsets into the answer: it belongs to the text block that it is in
+    # (platform.claude.com/docs/en/build-with-claude/citations).
     **some("TextBlock.citations Citation.title Citation.url Citation.cited_text", "only citations of this wire"),
     **dropped("Citation.start Citation.end TextBlock.text_signature"),
     **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **some("ThinkingBlock.thinking", "redacted thinking has only its sealed payload"),
+    # The signature proves that the text is the model's: a block is sent back with it, and unchanged
+    # (…/build-with-claude/thinking).
     **kept("ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
     **some(
         "ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id DocumentBlock.data DocumentBlock.text"
@@ -88,7 +95,9 @@ FIELD_SUPPORT: SupportTable = {
     **kept(
         "ToolResultMessage.tool_call_id ToolResultMessage.content ToolResultMessage.is_error ToolResultMessage.cache"
     ),
+    # …/api/messages: `tool_result` refers to its call by `tool_use_id`, and has no name.
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
+    # …/api/messages: `system` is a field of the request beside `messages`.
     **dropped("SystemMessage.developer Context.system_role", "one role for system messages"),
     **kept("CustomMessage.role CustomMessage.fields"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache"),
@@ -99,6 +108,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("Options.parallel_tools Options.tool_choice ToolChoice.names", "see `encode_choice`"),
     **some("Options.reasoning Options.output_schema Options.metadata Options.cache_retention", "see `encode_options`"),
     **dropped("Options.seed Options.session_id"),
+    # …/build-with-claude/structured-outputs: a format is only `type` and `schema`, and always strict.
     **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
     **dropped(
         "Options.extra Reasoning.extra ToolChoice.extra OutputSchema.extra",
@@ -131,6 +141,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     )
 
 
+# `overloaded_error` has the status 529, which no RFC defines (…/api/errors); other providers' 503 means the same.
 ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",

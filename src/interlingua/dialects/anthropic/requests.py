@@ -95,6 +95,8 @@ def _decode_system(wire: Any) -> System:
 def _decode_tool(wire: Any) -> ToolSpec:
     an_object(wire, API)
     name, kind = wire.get("name"), wire.get("type", "custom")
+    # platform.claude.com/docs/en/api/messages, `tools`: a tool of the client is `custom`, or has no `type`; every other
+    # type is a tool that Anthropic defines, most with a date as version (`web_search_20250305`).
     if kind != "custom" or not isinstance(name, str):
         return ToolSpec(name=name if isinstance(name, str) else str(kind), dialect=API, value=wire)
     if len(wire) == 3 and type(wire.get("description")) is str and type(wire.get("input_schema")) is dict:
@@ -120,7 +122,9 @@ def _decode_options(wire: dict[str, Any], given: Given) -> Options:
         tool_choice=_decode_choice(choice),
         parallel_tools=_decode_parallel(choice),
         output_schema=_decode_schema(wire),
+        # …, top-level `cache_control`: a marker on the last block that can be cached.
         cache_retention=_decode_retention(wire.get("cache_control")),
+        # …, `metadata`: `user_id` is its only field.
         metadata={k: metadata[k] for k in metadata if k == "user_id"} if isinstance(metadata, dict) else None,
         stream=given.stream_of(wire),
     )
@@ -133,6 +137,8 @@ def _decode_reasoning(wire: dict[str, Any]) -> Reasoning | None:
     budget = whole(thinking.get("budget_tokens"))
     shown = "auto" if thinking.get("display") == SUMMARIZED else None
     match thinking.get("type"):
+        # …/build-with-claude/extended-thinking: `enabled` requires `budget_tokens`; with `adaptive` the model decides,
+        # guided by `output_config.effort`.
         case "enabled" if budget is not None:
             return Reasoning(effort=effort, budget=budget, summary=shown)
         case "adaptive":
@@ -163,6 +169,7 @@ def _decode_choice(wire: Any) -> ToolChoice | None:
 
 
 def _decode_parallel(wire: Any) -> bool | None:
+    # The wire has the opposite flag, false by default.
     if isinstance(wire, dict) and isinstance(wire.get("disable_parallel_tool_use"), bool):
         return not wire["disable_parallel_tool_use"]
     return None
@@ -181,6 +188,7 @@ def _decode_schema(wire: dict[str, Any]) -> OutputSchema | None:
 def _decode_retention(wire: Any) -> Any:
     if not isinstance(wire, dict) or wire.get("type") != "ephemeral":
         return None
+    # Two lifetimes exist, `5m` (the default) and `1h`.
     return "long" if wire.get("ttl") == "1h" else "short"
 
 
@@ -204,6 +212,8 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
     _encode_options(body, options, report)
     if options.stream is not None and (not hosted or quirks["says_stream"]):  # type: ignore[index]
         body["stream"] = options.stream
+    # Bedrock (InvokeModel) and Vertex AI take the version in the body, Anthropic in the header `anthropic-version`
+    # (platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai, …/claude-on-amazon-bedrock).
     if hosted:
         body["anthropic_version"] = quirks["version"]  # type: ignore[index]
     return restored(body, request.extra, API) if request.extra else body
@@ -245,6 +255,7 @@ def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Report
             report.at("$.options.reasoning.budget", "budget", "thinking is off", "record")
     elif reasoning.budget is not None:
         body["thinking"] = {"type": "enabled", "budget_tokens": reasoning.budget}
+    # Of the two modes that think, only `adaptive` takes no budget.
     elif reasoning.enabled or reasoning.effort is not None:
         body["thinking"] = {"type": "adaptive"}
     else:
@@ -269,6 +280,7 @@ def _encode_summary(body: dict[str, Any], reasoning: Reasoning, report: Reporter
 
 def _encode_choice(options: Options, report: Reporter) -> dict[str, Any]:
     choice = options.tool_choice or ToolChoice(mode="auto")
+    # `tool_choice` is required around the flag: without a choice it is `auto`, the API's default beside tools.
     wire: dict[str, Any] = {"type": CHOICES[choice.mode]}
     if choice.mode == "required" and len(choice.names) == 1:
         wire = {"type": "tool", "name": choice.names[0]}

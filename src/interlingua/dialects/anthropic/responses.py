@@ -49,6 +49,7 @@ from .facts import API, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS, decod
 def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
     """A whole answer."""
     wire = an_object(body, API)
+    # An error of the API has `type: "error"` (platform.claude.com/docs/en/api/errors); proxies leave it out.
     if wire.get("type") == "error" or ("error" in wire and "content" not in wire):
         raise decode_error(0, wire)
     return decode_answer(wire, decode_content(wire.get("content")), base)
@@ -114,6 +115,7 @@ def decode_envelope(wire: dict[str, Any], base: AssistantMessage, usage: Usage |
 
 
 def _refusal(wire: dict[str, Any], stop: str | None) -> str:
+    # `stop_details` says why a request was refused; null for all other stop reasons (…/api/messages).
     given = fields_of(wire.get("stop_details")).get("explanation")
     return given if isinstance(given, str) else stop or "no reason given"
 
@@ -152,6 +154,7 @@ def _encode_usage(usage: Usage | None) -> dict[str, Any]:
         "cache_read_input_tokens": usage.cache_read,
         "output_tokens": usage.output,
     }
+    # `output_tokens` includes these; the details only divide it (…/api/messages, `usage`).
     if usage.reasoning is not None:
         wire["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
     return restored(wire, usage.extra, API)
@@ -178,6 +181,7 @@ def _encode_answer(message: AssistantMessage, content: Any, usage: dict[str, Any
         "model": message.response_model or message.model or "",
         "content": content,
         "stop_reason": own_stop_reason(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or ""),
+        # The sequence that matched; a received one is put back from the residual.
         "stop_sequence": None,
         "usage": usage,
     }
@@ -200,6 +204,8 @@ class StreamDecoder(Decoder):
 
     def _read(self, value: Any, frame: Frame) -> None:
         kind = value.get("type")
+        # platform.claude.com/docs/en/build-with-claude/streaming: clients accept event types that they don't know, as
+        # new ones may be added.
         if kind == "content_block_delta":
             self._delta(value["index"], value["delta"])
         elif kind is None:
@@ -212,6 +218,7 @@ class StreamDecoder(Decoder):
                 handle(self, value)
 
     def _complete(self) -> bool:
+        # `message_delta` carries the stop reason: after it, a missing `message_stop` loses nothing.
         return bool(self._shell.get("stop_reason")) and not self._blocks
 
     def _start(self, event: dict[str, Any]) -> None:
@@ -233,6 +240,7 @@ class StreamDecoder(Decoder):
                 self._record.open(key, ThinkingBlock(thinking=wire["thinking"]))
             case "redacted_thinking":
                 self._record.open(key, decode_redacted(wire))
+            # `input` is `{}` here and comes as `input_json_delta`; calls that code makes (`caller`) have it whole here.
             case "tool_use":
                 self._record.open(key, ToolCall(id=wire["id"], name=wire["name"], arguments={}))
             case _:
@@ -267,6 +275,8 @@ class StreamDecoder(Decoder):
         elif wire["type"] == "thinking":
             wire["thinking"] = self._record.text(key)
         elif pieces is not None:
+            # The fragments are parts of one JSON text that is complete at `content_block_stop`. It is empty for a tool
+            # without arguments.
             text = "".join(pieces)
             arguments, broken = self._object_arguments(text, f"$.content[{key}].input")
             if broken is not None:
@@ -358,6 +368,7 @@ class StreamEncoder(Encoder):
         return replace(message, usage=Usage.of(taken(self._request.context), estimate(message)))
 
     def _start(self, message: AssistantMessage) -> bytes:
+        # `stop_reason` is null in `message_start` and set in `message_delta` (…/api/messages, `stop_reason`).
         self._envelope = whole_answer(self._counted(message), []) | {"stop_reason": None}
         return _event({"type": "message_start", "message": self._envelope})
 
@@ -416,6 +427,7 @@ class StreamEncoder(Encoder):
         delta = {
             k: v for k, v in whole.items() if k != "usage" and (k in _AT_THE_END or k not in fields or fields[k] != v)
         }
+        # The counts in `message_delta` are cumulative and replace those of `message_start`.
         end = _event({"type": "message_delta", "delta": delta, "usage": whole.get("usage")})
         return end + _event({"type": "message_stop"})
 
@@ -451,8 +463,10 @@ def _remaining_deltas(place: int, wire: dict[str, Any]) -> bytes:
     """Deltas for the fields of a finished block beside its text or arguments."""
     rest = {k: v for k, v in wire.items() if k not in _ENCODED}
     encoded = b""
+    # One delta per citation: a delta carries exactly one, under `citation`.
     for citation in rest.pop("citations", None) or ():
         encoded += _delta(place, {"type": "citations_delta", "citation": citation})
+    # A thinking block's signature is the last delta before `content_block_stop`.
     if "signature" in rest:
         encoded += _delta(place, {"type": "signature_delta", "signature": rest.pop("signature")})
     if rest:

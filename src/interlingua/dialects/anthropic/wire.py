@@ -60,6 +60,7 @@ class AWSChunks:
 def _unchunked(frame: Frame) -> Frame:
     try:
         payload = jsontext.read(frame.data)
+        # An exception frame has no `bytes` but a `message`; its `:exception-type` is the event's name.
         if "bytes" in payload:
             return Frame(base64.b64decode(payload["bytes"]))
         message = payload.get("message") or frame.event
@@ -76,6 +77,7 @@ def _models(names: Sequence[str]) -> dict[str, Any]:
     created = "2025-01-01T00:00:00Z"
     entries = [{"type": "model", "id": name, "display_name": name, "created_at": created} for name in names]
     first, last = (names[0], names[-1]) if names else (None, None)
+    # …/api/models-list: ids of the first and last entry are the cursors of the next call.
     return {"data": entries, "has_more": False, "first_id": first, "last_id": last}
 
 
@@ -111,6 +113,7 @@ def _moment(seconds: int) -> str:
 
 def _is_request(value: Any) -> bool:
     roles = [message.get("role") for message in shapes.messages(value)]
+    # Here the system prompt is a field beside `messages`, and results are blocks of a user message.
     if roles[:1] == ["system"] or not {"developer", "tool"}.isdisjoint(roles):
         return False
     return (isinstance(value, dict) and "messages" in value and _has_own_keys(value)) or any(
@@ -211,6 +214,7 @@ ANTHROPIC = Wire(
     http=Http(
         route=r"/messages",
         route_rank=70,
+        # …/api/overview, Authentication: the key in `x-api-key`, and a version on every request.
         auth="x-api-key",
         headers={"anthropic-version": "2023-06-01"},
         models_route=r"/v1/models",
@@ -218,14 +222,17 @@ ANTHROPIC = Wire(
         list_models=_models,
         models_page=_models_page,
         charset="; charset=utf-8",
+        # …/api/errors, Request id: every response has it as a header.
         request_id="request-id",
         response_id="msg_",
         ping=write_sse(b'{"type": "ping"}', "ping"),
+        # Clients read the input tokens from `message_start`.
         usage_first=True,
         error_event=lambda error, sent, body: write_sse(jsontext.write(body), "error"),
         rate_headers=_rate_headers,
         model_paths=(("model",), ("message", "model")),
         request_headers=("anthropic-beta", "anthropic-version", "x-claude-code-session-id"),
+        # …/api/messages-count-tokens: the body of a request without `max_tokens`.
         count=Count(route=r"/messages/count_tokens", answer=lambda tokens: {"input_tokens": tokens}),
     ),
     evidence=(
@@ -256,6 +263,8 @@ BEDROCK_INVOKE = ANTHROPIC.variant(
     "bedrock-invoke-anthropic",
     quirks={
         "hosted": ("/model/{}/invoke", "/model/{}/invoke-with-response-stream"),
+        # InvokeModel takes the model and the choice to stream from the path, not from the body (Bedrock User Guide,
+        # "Anthropic Claude Messages API").
         "says_stream": False,
         "version": "bedrock-2023-05-31",
     },

@@ -67,6 +67,7 @@ def _decode_block(
 ) -> Block:
     if len(an_object(wire, API)) == 1 and type(wire.get("text")) is str and "text" in decoders:
         return TextBlock(text=wire["text"])  # the usual text has no residual
+    # ContentBlock is a union: one key, which is the kind, and no `type`.
     kind = next((key for key in wire if key in decoders), None)
     if kind is not None:
         try:
@@ -84,6 +85,7 @@ def _decode_text(wire: dict[str, Any]) -> TextBlock:
 
 
 def _decode_cited(wire: dict[str, Any]) -> TextBlock:
+    # API_runtime_CitationsContentBlock.html: the generated text and its sources, both as lists.
     given = wire["citationsContent"]
     text, lengths = _joined(given.get("content", []))
     block = TextBlock(text=text, citations=tuple(map(_decode_citation, given.get("citations", []))))
@@ -124,6 +126,7 @@ def _decode_json(wire: dict[str, Any]) -> TextBlock:
 
 def _decode_reasoning(wire: dict[str, Any]) -> ThinkingBlock:
     given = wire["reasoningContent"]
+    # API_runtime_ReasoningContentBlock.html: encrypted by the provider of the model, a blob.
     if "redactedContent" in given:
         return ThinkingBlock(thinking="", thinking_signature=string(given["redactedContent"]), redacted=True)
     provided = given["reasoningText"]
@@ -164,18 +167,21 @@ def _decode_document(wire: dict[str, Any]) -> DocumentBlock:
 
 def _decode_media(wire: dict[str, Any], formats: Mapping[str, str]) -> dict[str, Any]:
     source, mime = wire["source"], _mime_of(wire, formats)
+    # `bytes` is a blob, base64 in JSON; the other source is an object in S3 (API_runtime_ImageSource.html).
     if "bytes" in source:
         return {"data": string(source["bytes"]), "mime_type": mime}
     return {"url": string(source["s3Location"]["uri"]), "mime_type": mime}
 
 
 def _mime_of(wire: dict[str, Any], formats: Mapping[str, str]) -> str | None:
+    # API_runtime_DocumentBlock.html: only here is `format` optional.
     return formats[wire["format"]] if "format" in wire else None
 
 
 def _decode_tool_use(wire: dict[str, Any]) -> ToolCall | ServerToolCall:
     given = wire["toolUse"]
     id, name, arguments = string(given["toolUseId"]), string(given["name"]), given.get("input", {})
+    # API_runtime_ToolUseBlock.html: `type` is `server_tool_use` for a tool that runs at the provider, else absent.
     if given.get("type") == SERVER:
         return ServerToolCall(id=id, name=name, arguments=arguments)
     return ToolCall(id=id, name=name, **given_arguments(arguments))
@@ -217,6 +223,7 @@ _RESULT_DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+# API_runtime_CachePointBlock.html: a cache point is a block of its own, after what it ends.
 def decode_cache(wire: Any) -> CacheMarker | None:
     """The marker, if the block is a cache point."""
     if not isinstance(wire, dict) or wire.keys() != {"cachePoint"} or not isinstance(wire["cachePoint"], dict):
@@ -345,6 +352,8 @@ def _encode_document(block: DocumentBlock, report: Reporter) -> dict[str, Any] |
     if wire is None:
         return None
     inner = wire["document"]
+    # API_runtime_DocumentBlock.html: `name` is required, of letters, digits, spaces, hyphens, parentheses and brackets;
+    # `adapt` makes one.
     if block.title is not None:
         inner["name"] = block.title
     if block.context is not None:
@@ -378,6 +387,7 @@ def _format_of(mime: str, formats: Mapping[str, str]) -> str | None:
     for name, known in formats.items():
         if known in meant:
             return name
+    # Text of any other type is read as plain text.
     return "txt" if formats is DOCUMENTS and bare.startswith("text/") else None
 
 
@@ -385,12 +395,14 @@ def _encode_source(
     kind: str, block: ImageBlock | AudioBlock | DocumentBlock, report: Reporter
 ) -> dict[str, Any] | None:
     text = block.text if isinstance(block, DocumentBlock) else None
+    # Bedrock fetches nothing from the web.
     url = block.url if block.url is not None and block.url.startswith("s3://") else None
     encoded: dict[str, Any]
     if block.data is not None:
         encoded, used = {"bytes": block.data}, "data"
     elif text is not None and kind == "document":
         lengths = residual_of(block.extra, API).get(PIECES)
+        # API_runtime_DocumentSource.html: `text`, or `content` as a list of texts, the unit of citations.
         encoded, used = ({"text": text} if lengths is None else {"content": _split_joined(text, lengths)}), "text"
     elif url is not None:
         encoded, used = {"s3Location": {"uri": url}}, "url"
@@ -459,6 +471,7 @@ def _encode_result_block(block: Block, report: Reporter) -> dict[str, Any] | Non
         if block.citations:
             report.lost("citations", "a tool result has none", field="citations")
         return restored(_encode_result_text(block), block.extra, API) if block.extra else {"text": block.text}
+    # API_runtime_ToolResultContentBlock.html: json, text, image, document, video and search results.
     if isinstance(block, ImageBlock | DocumentBlock | OpaqueBlock):
         return encode_block(block, report)
     report.lost(type(block).__name__, "a tool result holds text, images, documents and videos only")
@@ -495,6 +508,7 @@ def decode_messages(wire: Any, api: str = API) -> tuple[Message, ...]:
 def _decode_message(wire: Any, names: dict[str, str], before: Message | None, api: str) -> list[Message]:
     role = an_object(wire, API).get("role")
     content = wire.get("content")
+    # API_runtime_ToolResultBlock.html: results are blocks of a user message.
     if role == "user":
         if isinstance(content, list) and any(map(_is_result, content)):
             extra_fields = residual(wire, {"role": "user", "content": content})
@@ -531,24 +545,24 @@ def _plain(message: M, role: str, wire: dict[str, Any]) -> M:
 
 def _decode_results(content: list[Any], names: dict[str, str]) -> list[Message]:
     pieces: list[Message] = []
-    terms: list[Any] = []
+    pending: list[Any] = []
     for item in content:
         cache = decode_cache(item)
-        if cache is not None and not terms and pieces and takes_cache(pieces[-1]):
+        if cache is not None and not pending and pieces and takes_cache(pieces[-1]):
             pieces[-1] = replace(pieces[-1], cache=cache)
         elif _is_result(item):
-            _append_text(pieces, terms)
-            terms = []
+            _append_text(pieces, pending)
+            pending = []
             pieces.append(_decode_result(item, names))
         else:
-            terms.append(item)
-    _append_text(pieces, terms)
+            pending.append(item)
+    _append_text(pieces, pending)
     return pieces
 
 
-def _append_text(pieces: list[Message], terms: list[Any]) -> None:
-    if terms:
-        pieces.append(UserMessage(content=tuple(with_points(terms, decode_block))))
+def _append_text(pieces: list[Message], pending: list[Any]) -> None:
+    if pending:
+        pieces.append(UserMessage(content=tuple(with_points(pending, decode_block))))
 
 
 def _is_result(block: Any) -> bool:

@@ -44,6 +44,8 @@ WIRE_STOP_REASONS = {
 INFERENCE = {"max_tokens": "maxTokens", "temperature": "temperature", "top_p": "topP", "stop": "stopSequences"}
 
 # The wire's names of formats; the first name of a MIME type is used for content of other wires.
+# API_runtime_ImageBlock.html, …_DocumentBlock.html, …_VideoBlock.html, …_AudioBlock.html: `format` is an enum, not a
+# MIME type.
 IMAGES = {"png": "image/png", "jpeg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
 DOCUMENTS = {
     "pdf": "application/pdf",
@@ -102,12 +104,14 @@ ALIASES = {
 UNEVEN: tuple[str, ...] = ("$.content[*].argumentsText", "$.content[*].parseError")
 FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text CacheMarker.ttl Citation.title Citation.url Citation.cited_text"),
+    # API_runtime_SystemContentBlock.html and …_ToolResultContentBlock.html: smaller unions than ContentBlock.
     **some("TextBlock.citations", "not in system text and tool results"),
     **some(
         "TextBlock.cache ImageBlock.cache AudioBlock.cache DocumentBlock.cache ToolCall.cache ServerToolCall.cache"
         " ServerToolResult.cache",
         "not inside tool results",
     ),
+    # API_runtime_CitationsContentBlock.html: a citation belongs to its block of text, without offsets.
     **dropped("Citation.start Citation.end TextBlock.text_signature"),
     **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **some("ThinkingBlock.thinking", "redacted thinking has no text"),
@@ -147,9 +151,13 @@ FIELD_SUPPORT: SupportTable = {
     **some("Options.tool_choice ToolChoice.mode ToolChoice.names", "see `_encode_choice`"),
     **some("Options.reasoning Reasoning.effort Reasoning.budget Reasoning.enabled", "see `_encode_reasoning`"),
     **some("Reasoning.summary", "Claude's thinking can be asked for in summary"),
+    # API_runtime_Converse.html: `requestMetadata` maps strings to strings, 16 at most.
     **some("Options.metadata", "values are strings"),
     **some("Options.output_schema", "there is no free-form JSON mode"),
+    # API_runtime_JsonSchemaDefinition.html.
     **kept("OutputSchema.schema OutputSchema.name OutputSchema.description"),
+    # API_runtime_InferenceConfiguration.html: four fields; all others are of a model, in
+    # `additionalModelRequestFields`.
     **dropped("Options.seed Options.session_id Options.parallel_tools OutputSchema.strict"),
     **dropped("Options.cache_retention", "caching is asked for by cache points"),
     **dropped("Options.extra", "what only this wire has in a request goes into the request's extra"),
@@ -166,6 +174,7 @@ RESPONSE_SUPPORT: SupportTable = {
     **kept("AssistantMessage.usage AssistantMessage.stop_reason"),
     **some("AssistantMessage.stop_detail AssistantMessage.error_message", "sent where the wire has a value for it"),
     **kept("Usage.input Usage.output Usage.cache_read Usage.cache_write Usage.total_tokens"),
+    # API_runtime_TokenUsage.html.
     **record("Usage.cost Usage.reasoning", "the wire does not count it"),
     **dropped("AssistantMessage.extra", "it is of the message as a request has it"),
 }
@@ -187,6 +196,7 @@ SUMMARIZED = "summarized"
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
+# API_runtime_ConverseStreamOutput.html: the exceptions that may come after the status 200.
 EXCEPTIONS = frozenset(
     {
         "internalServerException",
@@ -214,8 +224,8 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     """An error response, or the exception of a stream (status 0). The type is in a header, rarely in the body."""
     wire = json_or_text(body)
     given = wire if isinstance(wire, dict) else {"message": wire}
-    terms = (given.get(key) for key in ("message", "Message", "originalMessage"))
-    message = next((text for text in terms if isinstance(text, str) and text), None)
+    texts = (given.get(key) for key in ("message", "Message", "originalMessage"))
+    message = next((text for text in texts if isinstance(text, str) and text), None)
     return provider_error(
         joined_text(message, wire),
         status=status,
@@ -227,11 +237,14 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
 
 def _code(wire: dict[str, Any], headers: Mapping[str, str]) -> str | None:
     """`ValidationException`, from `ValidationException:http://…` in the header or `com.amazon…#…` in the body."""
+    # restJson1 protocol (smithy.io/2.0/aws/protocols/aws-restjson1-protocol.html): the header `X-Amzn-Errortype`, with
+    # a URI after a colon that is ignored; else `__type` or `code` in the body, with a namespace before `#`.
     named = next((value for key, value in headers.items() if key.lower() == "x-amzn-errortype"), None)
     code = named or wire.get("__type") or wire.get("code")
     return code.rpartition("#")[2].partition(":")[0] or None if isinstance(code, str) else None
 
 
+# API_runtime_Converse.html, Errors: each name has its status; 408 and 424 are failures of the model.
 ERROR_TYPES = {
     401: "UnrecognizedClientException",
     403: "AccessDeniedException",

@@ -73,8 +73,8 @@ def decode_request(body: Any, given: Given) -> Request:
         if inference is None:
             return Request(model=model, context=context, options=Options(stream=given.stream))
         if inference and is_usual(inference, _USUAL_INFERENCE):
-            length, heat, top_p = map(inference.get, _USUAL_INFERENCE)
-            options = Options(max_tokens=length, temperature=heat, top_p=top_p, stream=given.stream)
+            length, temperature, top_p = map(inference.get, _USUAL_INFERENCE)
+            options = Options(max_tokens=length, temperature=temperature, top_p=top_p, stream=given.stream)
             return Request(model=model, context=context, options=options)
     request = Request(model=model, context=context, options=_decode_options(wire, config, given.stream))
     bare = replace(request, context=replace(context, messages=()))
@@ -138,6 +138,7 @@ def _decode_options(wire: dict[str, Any], config: dict[str, Any], stream: bool |
     tier, metadata = fields_of(wire.get("serviceTier")), wire.get("requestMetadata")
     return Options(
         **read_options(fields_of(wire.get("inferenceConfig")), INFERENCE),
+        # Not one of the base parameters: Claude takes it in `additionalModelRequestFields`.
         top_k=whole(fields.get("top_k")),
         reasoning=_decode_thinking(fields, output),
         tool_choice=_decode_choice(config.get("toolChoice")),
@@ -215,6 +216,7 @@ def _decode_choice(wire: Any) -> ToolChoice | None:
     if not isinstance(wire, dict):
         return None
     if "auto" in wire:
+        # API_runtime_ToolChoice.html: a union of empty objects `auto` and `any`, and `tool` with a name.
         choice = ToolChoice(mode="auto")
     elif "any" in wire:
         choice = ToolChoice(mode="required")
@@ -226,6 +228,7 @@ def _decode_choice(wire: Any) -> ToolChoice | None:
 
 
 def _decode_schema(wire: Any) -> OutputSchema | None:
+    # API_runtime_OutputFormat.html: the schema is JSON inside a string.
     given = fields_of(fields_of(fields_of(wire).get("structure")).get("jsonSchema"))
     text = given.get("schema")
     if not isinstance(text, str) or wire.get("type") != "json_schema":
@@ -302,6 +305,7 @@ def _encode_tools(tools: tuple[ToolSpec, ...], report: Reporter) -> list[Any]:
             report.at(f"$.tools[{at}]", spec.name, f"a tool that only {spec.dialect} can run")
             continue
         if spec.cache is not None:
+            # API_runtime_Tool.html: a cache point is an entry of the list, after the tools that it ends.
             emitted.append(encode_cache(spec.cache))
     return emitted
 
@@ -311,6 +315,7 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
     if spec.description is not None:
         wire["description"] = spec.description
     if spec.input_schema is not None:
+        # API_runtime_ToolInputSchema.html: a union whose only member is `json`.
         wire["inputSchema"] = {"json": spec.input_schema}
     if spec.strict is not None:
         wire["strict"] = spec.strict
@@ -351,6 +356,7 @@ def _encode_options(body: dict[str, Any], options: Options, model: str, report: 
         if not _all_strings(options.metadata):
             report.at("$.options.metadata", "metadata", "only strings are sent", "weakened")
     if options.service_tier is not None:
+        # API_runtime_ServiceTier.html: `priority`, `default`, `flex` or `reserved`.
         body["serviceTier"] = {"type": options.service_tier}
 
 
@@ -373,6 +379,7 @@ def _encode_reasoning(
         if residual.get(EFFORT) == "output_config":
             fields["output_config"] = {"effort": reasoning.effort}
         else:
+            # API_runtime_OutputConfig.html: `effort`; Claude's own field is `output_config.effort`.
             output["effort"] = reasoning.effort
     if reasoning.summary is not None and reasoning.enabled is False:
         report.at("$.options.reasoning.summary", "summary", "there is no thinking to show")
@@ -439,6 +446,7 @@ def _schema_text(schema: OutputSchema) -> str:
 
 
 def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
+    # API_runtime_Converse.html: `POST /model/modelId/converse`; an ARN as the id has slashes and colons to escape.
     return own_path(quirks, model) or f"/model/{quote(model, safe='')}/converse{'-stream' if stream else ''}"
 
 

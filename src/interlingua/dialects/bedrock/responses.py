@@ -52,6 +52,7 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
     """A whole answer."""
     wire = an_object(body, API)
     if "output" not in wire:
+        # Errors have no common shape: `message` in JSON of the service, `Message` from the layer in front of it.
         is_error = not wire.keys().isdisjoint(("message", "Message", "__type"))
         raise decode_error(0, wire) if is_error else BadWire(API, "an answer without output", "$.output")
     content = an_object(an_object(wire["output"], API, "$.output")["message"], API, "$.output.message")["content"]
@@ -75,6 +76,7 @@ def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assist
 
 def _stop_text(wire: dict[str, Any], stop: str | None) -> str:
     """The stop reason, with that of the guardrail if there is one."""
+    # API_runtime_GuardrailTraceAssessment.html: why it intervened.
     reason = fields_of(fields_of(wire.get("trace")).get("guardrail")).get("actionReason")
     given = stop or "no reason given"
     return f"{given}: {reason}" if isinstance(reason, str) else given
@@ -203,8 +205,10 @@ class StreamDecoder(Decoder):
         key, start = event["contentBlockIndex"], dict(event["start"])
         if key in self._blocks:
             self._close(event)
+        # API_runtime_ContentBlockStart.html: a union; text and reasoning have no start.
         kind = next(iter(start), "") if len(start) == 1 else ""
         given: Any = start.get(kind)
+        # Not in the API: some proxies announce text as they announce calls.
         if start == {"text": ""}:
             self._begin(key, "text")
         elif kind == "toolUse" and _is_named(given):
@@ -251,6 +255,8 @@ class StreamDecoder(Decoder):
             case "text":
                 self._record.delta(key, string(value))
             case "toolUse":
+                # API_runtime_ToolUseBlockDelta.html: `input` is JSON text in fragments, though an object in a whole
+                # answer.
                 piece = string(value.get("input", ""))
                 if block.kind == "toolUse":
                     self._record.delta(key, piece)
@@ -276,6 +282,7 @@ class StreamDecoder(Decoder):
             elif field == "signature":
                 block.pieces.append(string(piece))
             elif field == "redactedContent":
+                # Fragments of base64: each is padded by itself.
                 block.sealed.append(string(piece))
             else:
                 block.more = _merged(block.more, {"reasoningContent": {field: piece}})
@@ -329,6 +336,7 @@ class StreamDecoder(Decoder):
             self._shell["output"] = {**output, "message": message}
         self._shell.update(given)
         self._record.note(usage=decode_usage(self._shell.get("usage")))
+        # `metadata` follows `messageStop` and ends the stream.
         if self._stopped:
             self._finish()
 
@@ -338,6 +346,7 @@ class StreamDecoder(Decoder):
         wire = {**self._shell, "output": {**output, "message": {**output["message"], "content": []}}}
         self._record.end(decode_answer(wire, tuple(self._record.content), self._given))
 
+    # Recordings and proxies decode the AWS frames to JSON, with the event's name as the only key.
     def _unnamed(self, value: Any, frame: Frame) -> None:
         """A frame without a name: an event inside an object that names it, a whole answer, or an error."""
         name = next((name for name in value if name in _NAMES), None)
@@ -499,6 +508,7 @@ class StreamEncoder(Encoder):
 
     def _end(self, message: AssistantMessage) -> bytes:
         answer = whole_answer(message, [])
+        # API_runtime_MessageStopEvent.html has these two; all else belongs to `metadata`.
         stop = {key: answer.pop(key) for key in _STOP_KEYS if key in answer}
         given = _without_content(answer)
         output = {key: value for key, value in answer.pop("output").items() if key != "message"}
@@ -514,6 +524,7 @@ class StreamEncoder(Encoder):
         """An exception: under its original name if it came from this wire, else by its kind."""
         code = error.code if error.code in EXCEPTIONS else EXCEPTION_OF.get(type(error), "internalServerException")
         text = error_text(error).removeprefix(f"{error.code}: ")
+        # An exception in a stream is a frame with `:message-type: exception` and its name in `:exception-type`.
         return write_aws(code or "", jsontext.write({"message": text}), message_type="exception")
 
 

@@ -81,11 +81,13 @@ _LIMITS = TargetLimits(
     max_images=20,
     documents=("data", "text", "url"),
     document_types=(PDF, "text/*", "video/*", "application/msword", "application/vnd.ms-excel", DOCX, XLSX),
+    # API_runtime_DocumentBlock.html: names are required, and distinct within a request.
     document_names=True,
     document_text=True,
     document_bytes=6_000_000,
     max_documents=5,
     audio=("data", "url"),
+    # API_runtime_S3Location.html: `s3://` addresses only.
     url_schemes=("s3",),
     families=("claude",),
     signed_thinking=True,
@@ -94,6 +96,7 @@ _LIMITS = TargetLimits(
     server_tools="paired",
     cache_markers=4,
     strict="closed",
+    # API_runtime_InferenceConfiguration.html: temperature and topP between 0 and 1.
     max_temperature=1,
 )
 _NOT_CLAUDE = (

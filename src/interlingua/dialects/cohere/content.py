@@ -56,8 +56,10 @@ def decode_block(wire: Any) -> Block:
     match given.get("type"):
         case "text" if isinstance(given.get("text"), str):
             block = TextBlock(text=given["text"])
+        # docs.cohere.com/docs/reasoning: thinking is an item of the content of an answer, before its text.
         case "thinking" if isinstance(given.get("thinking"), str):
             block = ThinkingBlock(thinking=given["thinking"])
+        # docs.cohere.com/reference/chat, `messages`: only user messages have pictures, as a web address or a data URL.
         case "image_url" if isinstance(url := fields_of(given.get("image_url")).get("url"), str):
             block = _decode_picture(url, given["image_url"])
     if block is None:
@@ -76,11 +78,13 @@ def decode_call(wire: Any, ids: Ids) -> Block:
     """Decodes an item of `tool_calls`."""
     given = fields_of(wire)
     function = fields_of(given.get("function"))
+    # docs.cohere.com/reference/chat, `tool_calls`: `arguments` is JSON text.
     text = function.get("arguments", "")
     if given.get("type", "function") != "function" or not isinstance(function.get("name"), str):
         return OpaqueBlock(dialect=API, value={"tool_calls": wire})
     if not isinstance(text, str):
         return OpaqueBlock(dialect=API, value={"tool_calls": wire})
+    # The id is required by the reference; proxies leave it out.
     id, generated = ids.take(given.get("id"))
     arguments, spelled, broken = parse_arguments(text)
     call = ToolCall(
@@ -97,6 +101,8 @@ def decode_call(wire: Any, ids: Ids) -> Block:
 def decode_parts(wire: Mapping[str, Any], ids: Ids) -> tuple[Block, ...]:
     """The blocks of a message: its plan, its content with citations, its calls."""
     plan, content, calls = wire.get("tool_plan"), wire.get("content"), wire.get("tool_calls")
+    # …, `tool_plan`: what the model means to do with the tools, before its calls; it belongs to the message, not to
+    # `content`.
     blocks: list[Block] = [_planned(plan)] if isinstance(plan, str) and plan else []
     first = len(blocks)
     if isinstance(content, str):
@@ -136,6 +142,7 @@ def _cited_place(blocks: list[Block], wire: Any, first: int) -> int | None:
     if not isinstance(wire, dict) or wire.get("type", "TEXT_CONTENT") != "TEXT_CONTENT":
         return None
     index = whole(wire.get("content_index"))
+    # `content_index` counts the items of `content`; older models send none, and have one item.
     if index is not None and 0 <= index < len(blocks) - first and isinstance(blocks[index + first], TextBlock):
         return index + first
     return next((at for at, block in enumerate(blocks) if isinstance(block, TextBlock)), None)
@@ -143,6 +150,7 @@ def _cited_place(blocks: list[Block], wire: Any, first: int) -> int | None:
 
 def _decode_citation(wire: dict[str, Any], index: int, block: TextBlock) -> Citation:
     sources = wire.get("sources")
+    # …, `citations`: a source is a document of the request or the output of a tool.
     source = fields_of(fields_of(sources[0] if isinstance(sources, list) and sources else None).get("document"))
     citation = Citation(
         title=optional(source.get("title")),
@@ -161,6 +169,7 @@ def encode_citation(citation: Citation, index: int, text: str) -> dict[str, Any]
     if citation.end is not None:
         wire["end"] = citation.end
     if citation.start is not None and citation.end is not None:
+        # Python would count negative offsets from the end.
         wire["text"] = text[max(citation.start, 0) : max(citation.end, 0)]
     named = {"title": citation.title, "url": citation.url, "text": citation.cited_text}
     document = {key: value for key, value in named.items() if value is not None}
@@ -235,6 +244,7 @@ class AnswerParts:
             self.calls.append(encode_call(block, report))
         elif isinstance(block, OpaqueBlock) and block.dialect == API and _is_item(block.value, "tool_calls"):
             self.calls.append(block.value["tool_calls"])
+        # There is one `tool_plan`, and it is read as the first block.
         elif at == 0 and isinstance(block, ThinkingBlock) and is_plan(block) and not block.redacted:
             self.plan = block.thinking
         else:
@@ -252,6 +262,7 @@ class AnswerParts:
         wire: dict[str, Any] = {}
         if self.plan is not None:
             wire["tool_plan"] = self.plan
+        # …: an assistant message needs content, or calls.
         if self.content or not (self.calls or self.plan):
             wire["content"] = self.content
         if self.calls:
@@ -346,6 +357,7 @@ def _decode_result(wire: dict[str, Any], turn: OpenCalls) -> ToolResultMessage:
     id, generated = turn.answered(wire.get("tool_call_id"))
     result = ToolResultMessage(
         tool_call_id=id,
+        # A result has only the id of its call.
         tool_name=turn.names.get(id),
         content=decode_content(wire.get("content")),
         is_error=False,

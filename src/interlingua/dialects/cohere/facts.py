@@ -18,9 +18,11 @@ STOP_REASONS: dict[str, StopReason] = {
     "TOOL_CALL": "toolUse",
     "MAX_TOKENS": "length",
     "ERROR": "error",
+    # Of API v1, which proxies still send.
     "ERROR_TOXIC": "error",
     "TIMEOUT": "error",
 }
+# No value of the reference means an abort by the client.
 WIRE_STOP_REASONS = {
     "stop": "COMPLETE",
     "toolUse": "TOOL_CALL",
@@ -30,6 +32,7 @@ WIRE_STOP_REASONS = {
 }
 
 # Options that are one field each.
+# docs.cohere.com/reference/chat: `p` and `k` are nucleus and top-k sampling; `stop_sequences` is a list of up to five.
 OPTIONS = {
     "max_tokens": "max_tokens",
     "temperature": "temperature",
@@ -57,6 +60,7 @@ FIELD_SUPPORT: SupportTable = {
     **dropped("TextBlock.text_signature TextBlock.cache CacheMarker.ttl"),
     **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **kept("ThinkingBlock.thinking"),
+    # docs.cohere.com/docs/reasoning: thinking is plain text, sent back as it came.
     **dropped("ThinkingBlock.thinking_signature"),
     **some("ThinkingBlock.redacted", "redacted thinking has no text"),
     **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.detail", "a picture is a URL, or data"),
@@ -80,6 +84,7 @@ FIELD_SUPPORT: SupportTable = {
     **bookkeeping(API),
     **some("ToolResultMessage.tool_call_id", "an empty id is read as none"),
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
+    # docs.cohere.com/reference/chat, `messages`: a tool message has `tool_call_id` and `content` only.
     **some("ToolResultMessage.is_error", "only the text shows that it failed"),
     **dropped("ToolResultMessage.cache"),
     **dropped("SystemMessage.developer Context.system_role", "one role for system messages"),
@@ -90,10 +95,12 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
     **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.seed"),
     **kept("Options.stream Options.output_schema OutputSchema.schema"),
+    # …, `response_format`: only `type` and `json_schema`.
     **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
     **some("Options.reasoning Reasoning.effort Reasoning.enabled Reasoning.budget", "a switch, with or without budget"),
     **dropped("Reasoning.summary"),
     **some("Options.tool_choice ToolChoice.mode ToolChoice.names", "tools are required, forbidden, or not mentioned"),
+    # …/reference/chat has no field for these; `priority` orders requests, and is no tier.
     **dropped("Options.parallel_tools Options.cache_retention Options.session_id Options.service_tier"),
     **dropped("Options.metadata"),
     **dropped(
@@ -108,6 +115,7 @@ RESPONSE_SUPPORT: SupportTable = {
     **kept("AssistantMessage.stop_reason AssistantMessage.response_id"),
     **some("AssistantMessage.stop_detail AssistantMessage.error_message", "sent where the wire has a value for it"),
     **kept("Usage.input Usage.output Usage.cache_read Usage.reasoning"),
+    # …, `usage`: `tokens`, `billed_units` and `cached_tokens`, no sum.
     **some("Usage.cache_write Usage.total_tokens Usage.cost", "the wire does not count it"),
 }
 

@@ -49,6 +49,7 @@ def decode_request(body: Any, given: Given) -> Request:
     wire = an_object(body, API)
     messages = wire.get("messages")
     read = decode_messages(messages, given.mint, given.api) if "messages" in wire else ()
+    # docs.cohere.com/reference/chat, `messages`: the system prompt is a message of role `system`.
     prompt = messages[0] if isinstance(messages, list) and messages and is_prompt(messages[0]) else None
     request = Request(
         model=given.model_of(wire.get("model")),
@@ -140,6 +141,8 @@ def _encode_options(body: dict[str, Any], options: Options, report: Reporter) ->
         body["stream"] = options.stream
     if options.output_schema is not None:
         schema = options.output_schema.schema
+        # docs.cohere.com/reference/chat, `response_format`: a schema is optional; without one, the prompt must ask for
+        # JSON.
         body["response_format"] = {"type": "json_object", **({} if schema is None else {"json_schema": schema})}
     if options.reasoning is not None:
         _encode_reasoning(body, options.reasoning, report)
@@ -158,6 +161,7 @@ def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Report
             report.at("$.options.reasoning.enabled", "enabled", "implied by the budget", "record")
         if reasoning.effort is not None:
             report.at("$.options.reasoning.effort", "effort", "a budget is sent, no effort")
+    # docs.cohere.com/docs/reasoning: models that reason do so unless it is disabled; there is no effort.
     elif reasoning.enabled or reasoning.effort is not None:
         body["thinking"] = {"type": "enabled"}
         if reasoning.effort is not None:
@@ -172,10 +176,12 @@ def _encode_choice(body: dict[str, Any], choice: ToolChoice, report: Reporter) -
     else:
         body["tool_choice"] = "REQUIRED" if choice.mode == "required" else "NONE"
     if choice.names:
+        # docs.cohere.com/reference/chat, `tool_choice`: no value names a tool.
         report.at("$.options.toolChoice.names", "tool_choice", "the choice is any tool or none", "weakened")
 
 
 def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
+    # v1 has another format, with `message` and `chat_history`.
     return own_path(quirks, model) or "/v2/chat"
 
 

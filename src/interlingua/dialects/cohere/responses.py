@@ -63,6 +63,7 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
     """A whole answer; the wire has no model in it."""
     wire = an_object(body, API)
     if not isinstance(wire.get("message"), dict):
+        # An answer's `message` is an object, an error's a string.
         is_error = any(wire.get(name) for name in ("message", "error", "detail"))
         raise decode_error(0, wire) if is_error else BadWire(API, "an answer without a message", "$.message")
     return _decode_answer(wire, decode_parts(wire["message"], Ids(given.mint)), base)
@@ -196,6 +197,7 @@ class StreamDecoder(Decoder):
         message = fields_of(fields_of(event.get("delta")).get("message"))
         self._message = {key: value for key, value in message.items() if key not in _PARTS}
 
+    # docs.cohere.com/docs/streaming, Stream events: `tool-plan-delta` has no start, no end and no index.
     def _plan_delta(self, event: dict[str, Any]) -> None:
         if _PLAN not in self._open:
             self._close_blocks()
@@ -228,11 +230,13 @@ class StreamDecoder(Decoder):
 
     def _cite(self, event: dict[str, Any]) -> None:
         given = event["delta"]["message"]["citations"]
+        # docs.cohere.com/docs/streaming, `citation-start`: one citation, not a list, under the name of the list.
         self._citations += given if isinstance(given, list) else [given]
 
     def _open_call(self, event: dict[str, Any]) -> None:
         self._close_blocks()
         key, item = ("call", event["index"]), event["delta"]["message"]["tool_calls"]
+        # `tool-call-start` has id and name, `tool-call-delta` argument text, `tool-call-end` nothing but the index.
         function = fields_of(fields_of(item).get("function"))
         call = decode_call({**fields_of(item), "function": {**function, "arguments": ""}}, self._ids)
         begun = {name: value for name, value in function.items() if name != "arguments"}
@@ -279,6 +283,7 @@ class StreamDecoder(Decoder):
         if not isinstance(opened, ToolCall):
             return decode_call(item, self._ids)
         text = self._record.text(key)
+        # No delta for a tool without arguments; a whole answer has "{}".
         if text or "arguments" not in item["function"]:
             item["function"]["arguments"] = text or NO_ARGUMENTS
         return decode_call(item, Ids(lambda number: opened.id))  # the id generated at its start
@@ -303,6 +308,7 @@ class StreamDecoder(Decoder):
         delta = {**fields_of(event.get("delta"))}
         self._message |= fields_of(delta.pop("message", None))
         self._shell |= {**{key: value for key, value in event.items() if key not in ("type", "delta")}, **delta}
+        # docs.cohere.com/reference/chat-stream, `message-end`: with the reason ERROR, `error` says why.
         if delta.get("finish_reason") == "ERROR" and isinstance(delta.get("error"), str):
             self._failed(decode_error(0, {"message": delta["error"]}))
         else:
@@ -351,6 +357,7 @@ class StreamEncoder(Encoder):
         self._blocks: dict[int, Block] = {}  # finished blocks
 
     def _start(self, message: AssistantMessage) -> bytes:
+        # Cohere's first event has all fields of the message, empty.
         shell = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
         return _event({"id": _encode_answer(message)["id"], "type": "message-start", "delta": {"message": shell}})
 
@@ -405,6 +412,7 @@ class StreamEncoder(Encoder):
         out = b""
         for citation in block.citations:
             wire = {"citations": encode_citation(citation, place, block.text)}
+            # `citation-start` carries the whole citation; `citation-end` only closes it.
             out += _event({"type": "citation-start", "index": self._citations, "delta": {"message": wire}})
             out += _event({"type": "citation-end", "index": self._citations})
             self._citations += 1

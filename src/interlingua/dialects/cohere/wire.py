@@ -15,10 +15,12 @@ API = cohere.API
 
 
 def _models(names: Sequence[str]) -> dict[str, Any]:
+    # docs.cohere.com/reference/list-models: models have a `name`, no `id`, and the endpoints that they serve.
     return {"models": [{"name": name, "endpoints": ["chat"]} for name in names]}
 
 
 def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
+    # docs.cohere.com/reference/chat-stream: no event for errors: the last event has the reason ERROR.
     delta = {"error": body["message"], "finish_reason": "ERROR"}
     return write_sse(jsontext.write({"type": "message-end", "delta": delta}), "message-end")
 
@@ -29,6 +31,7 @@ def _encode_texts(model: str, texts: Sequence[str], dimensions: int | None) -> d
     return {
         "model": model,
         "texts": list(texts),
+        # docs.cohere.com/reference/embed: required for models from v3 on.
         "input_type": "search_document",
         "embedding_types": ["float"],
         **size,
@@ -79,6 +82,7 @@ COHERE = Wire(
         later_system=True,
         images=("data", "url"),
         documents=(),
+        # docs.cohere.com/reference/chat, tool message: text and documents.
         result_media=False,
         reasoning=("budget", "switch"),
         max_stop_sequences=5,  # docs.cohere.com/reference/chat, `stop_sequences`

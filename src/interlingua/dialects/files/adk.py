@@ -75,6 +75,7 @@ def _block(part: dict[str, Any], pairs: Pairing) -> Block | None:
 
 
 def _messages(event: dict[str, Any], pairs: Pairing) -> Iterator[Message]:
+    # src/google/adk/sessions/base_session_service.py, `append_event`: a partial event is not stored.
     if event.get("partial") is True:
         return
     when, parts = moment(event.get("timestamp")), items(inner(event, "content", "parts"))

@@ -58,6 +58,7 @@ def _messages(row: dict[str, Any]) -> Iterator[Message]:
 def _citation(source: dict[str, Any]) -> Citation:
     """A piece of a document; one from the web is named by its link (`link://…`)."""
     link = optional(first(source, "url", "chunkSource")) or ""
+    # collector/processLink/convert/generic.js, `chunkSource`.
     url = link.removeprefix("link://") if link.startswith(("link://", "http")) else None
     return Citation(title=optional(source.get("title")), url=url, cited_text=optional(source.get("text")))
 
@@ -106,6 +107,7 @@ def _stored(connection: sqlite3.Connection) -> Iterator[list[dict[str, Any]]]:
         names[table] = {row["id"]: row["name"] for row in named}
     known = columns_of(connection, "workspace_chats")
     key = ", ".join(("workspaceId", *(name for name in ("thread_id", "api_session_id") if name in known)))
+    # server/models/workspaceChats.js: `include` is false for what a reset of the chat hid from the model.
     query = f"SELECT {key}, rowid FROM workspace_chats WHERE include IS NOT 0 ORDER BY id"
     for rows in rows_by_key(connection, query).values():
         thread = []

@@ -91,6 +91,7 @@ def _messages(records: list[dict[str, Any]]) -> Iterator[Message]:
         elif role == "assistant":
             generator = fields_of(record.get("generator"))
             model = optional(generator.get("name"))
+            # src/common/stores/metrics/metrics.chatgenerate.ts: `TIn` is the part of the input that is not cached.
             names = {"input": "TIn", "output": "TOut", "read": "TCacheRead", "write": "TCacheWrite"}
             usage = usage_of(generator.get("metrics"), **names)
             model = model or optional(record.get("originLLM"))

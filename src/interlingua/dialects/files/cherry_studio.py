@@ -69,6 +69,7 @@ PARTS = Parts(_topics, (_TOPICS, _BLOCKS))
 
 
 def _names(settings: dict[str, Any]) -> dict[Any, str]:
+    # The key of redux-persist, which writes each part of the state as JSON in JSON.
     stored = fields_of(read_json(settings.get("persist:cherry-studio")))
     assistants = fields_of(read_json(stored.get("assistants")))
     every = [*items(assistants.get("assistants")), fields_of(assistants.get("defaultAssistant"))]

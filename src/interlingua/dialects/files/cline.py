@@ -193,6 +193,7 @@ def _is_sent(value: Items) -> bool:
 
 _ANSWERS = frozenset(("text", "completion_result", "plan_completion_result"))  # what the model says to the user
 _OUTCOMES = frozenset(("command_output", "mcp_server_response", "browser_action_result"))  # shown of a call
+# shared/ExtensionMessage.ts, `COMPLETION_RESULT_CHANGES_FLAG`.
 _CHANGES = "HAS_CHANGES"  # ends a result behind which the program shows a button
 _ASKS = {"followup": "question", "plan_mode_respond": "response", "act_mode_respond": "response"}
 _USERS = frozenset(("user_feedback", "task"))
@@ -264,6 +265,8 @@ class _Screen:
         answer: AssistantMessage = replace(ANSWER, extra={}, content=(), model=model, usage=usage, timestamp=when)
         if cancelled is not None:
             failure = optional(about.get("streamingFailedMessage"))
+            # shared/ExtensionMessage.ts, `ClineApiReqCancelReason`: `streaming_failed`, `user_cancelled` or
+            # `retries_exhausted`.
             stopped: StopReason = "aborted" if cancelled == "user_cancelled" else "error"
             answer = replace(answer, stop_reason=stopped, error_message=failure)
         self._answer, self._is_empty = answer, False

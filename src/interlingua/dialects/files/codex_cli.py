@@ -518,6 +518,7 @@ class _History:
         elif event == "thread_name_updated":
             self.title = optional(fields.get("thread_name")) or self.title
         elif event == "thread_rolled_back":
+            # codex-rs/protocol/src/protocol.rs, `ThreadRolledBackEvent`: turns of the user, not messages.
             self._rolled[self._first + len(self._window)] = whole(fields.get("num_turns")) or 0
             self._open = False
         elif line.get("type") == "compacted":
@@ -541,6 +542,7 @@ class _History:
         info = fields_of(payload.get("info"))
         total = _usage(info.get("total_token_usage"))
         if total is not None and total != self.total:
+            # …, `TokenUsageInfo`: the event also comes without a new response, with the same total.
             last = _usage(info.get("last_token_usage"))
             if last is not None and self._group and self._used is None:
                 self._used = last
@@ -664,6 +666,7 @@ def _is_header(line: dict[str, Any], old: bool) -> bool:
 
 def _instructions(header: dict[str, Any], old: bool) -> str | None:
     base = header.get("base_instructions") if old else header["payload"].get("base_instructions")
+    # …, `SessionMeta`: `base_instructions` is the system prompt; `instructions` of older files was the user's.
     text = base.get("text") if isinstance(base, dict) else None
     return text if isinstance(text, str) else None
 

@@ -47,6 +47,7 @@ from .templates import file_format, keep
 API = "continue"
 
 # States of a call whose output the model has read; the others wait for the user or for the tool.
+# core/index.d.ts, `ToolStatus`: also `generating`, `generated` and `calling`.
 _ENDED = frozenset(("done", "errored", "canceled"))
 
 
@@ -160,6 +161,7 @@ class HistoryReader(TreeReader):
 
 def _thoughts(wire: dict[str, Any]) -> list[ThinkingBlock]:
     content = content_of(wire.get("content"))
+    # core/index.d.ts, `ThinkingChatMessage`: a signature, or the redacted thinking in the place of a text.
     sealed = optional(wire.get("redactedThinking"))
     if sealed is not None:
         return [ThinkingBlock(thinking="", thinking_signature=sealed, redacted=True)]

@@ -144,6 +144,7 @@ def _decode_thought(wire: Any) -> ThinkingBlock | OpaqueBlock:
         subject, description = string(wire["subject"]), string(wire["description"])
     except (KeyError, TypeError):
         return OpaqueBlock(dialect=API, value=wire, extra={API: {EXTRA: "thoughts"}})
+    # core/src/utils/thoughtUtils.ts, `parseThought`: the subject is the first text in bold, else "".
     block = ThinkingBlock(thinking=f"**{subject}** {description}" if subject else description)
     return keeping(block, API, wire, _encode_thought(block))
 
@@ -215,6 +216,7 @@ def _decode_tokens(wire: Any) -> Usage | None:
         return None
     cached, thoughts = count(wire, "cached"), count(wire, "thoughts")
     usage = Usage.of(
+        # core/src/services/chatRecordingTypes.ts, `TokensSummary`: `promptTokenCount`, which includes the cached part.
         max(count(wire, "input") - cached, 0),
         count(wire, "output") + thoughts,
         cache_read=cached,
@@ -377,7 +379,7 @@ def _encode_answer(answer: AssistantMessage, report: Reporter) -> dict[str, Any]
         parts = tuple(block for block in answer.content if CALL not in block.extra.get(API, {}))
         listed = {"toolCalls": [dict(call) if isinstance(call, dict) else call for call in calls]} if calls else {}
         return {"content": _encode_content(parts, report), **listed}
-    terms: list[Block] = []
+    blocks: list[Block] = []
     lists: dict[str, list[Any]] = {}
     for block in answer.content:
         extra_fields = block.extra.get(API, {}).get(EXTRA)
@@ -388,12 +390,12 @@ def _encode_answer(answer: AssistantMessage, report: Reporter) -> dict[str, Any]
         elif isinstance(block, ToolCall) and WIRE not in block.extra:
             lists.setdefault("toolCalls", []).append(restored(_encode_call(block), block.extra, API))
         else:
-            terms.append(block)
+            blocks.append(block)
     if answer.extra.get(API, {}).get(PARTS):
-        return {"content": _encode_content(tuple(terms), report), **lists}
-    if all(isinstance(block, TextBlock) for block in terms):
-        return {"content": "".join(block.text for block in terms if isinstance(block, TextBlock)), **lists}
-    return {"content": _encode_content(tuple(terms), report), **lists}
+        return {"content": _encode_content(tuple(blocks), report), **lists}
+    if all(isinstance(block, TextBlock) for block in blocks):
+        return {"content": "".join(block.text for block in blocks if isinstance(block, TextBlock)), **lists}
+    return {"content": _encode_content(tuple(blocks), report), **lists}
 
 
 class _Decoder:
@@ -595,12 +597,15 @@ class _Log:
         """Adds a line."""
         change = line.get("$set")
         if isinstance(change, dict) and isinstance(change.get("messages"), list):
+            # …: `messages` in `$set` is a checkpoint, from which the list is built anew.
             self._drop(0)
             for n, one in enumerate(change["messages"]):
                 if isinstance(one, dict):
                     self._made.append(one)
                     self._put(str(one.get("id", f"{at}.{n}")), -len(self._made))
         elif "$rewindTo" in line:
+            # An id that is not there takes back everything: core/src/services/chatRecordingService.ts,
+            # `loadConversationRecord`.
             self._drop(self._place(str(line["$rewindTo"])) or 0)
         elif isinstance(line.get("id"), str) and isinstance(line.get("type"), str):
             self._put(line["id"], at)
@@ -834,6 +839,7 @@ def detect(value: Any) -> str | None:
     return None
 
 
+# core/src/services/chatRecordingTypes.ts, `ConversationRecordExtra`.
 _TYPES = (*_ANSWERS, "user", "info", "error", "warning")
 
 
@@ -849,6 +855,7 @@ def relations(conversation: Conversation, path: PurePath) -> Relations:
     """A sub-agent's file has a `kind`, and its folder is named after the session that started it."""
     first: Any = conversation.entries[0].message if conversation.entries else None
     header = first.fields if isinstance(first, CustomMessage) else conversation.extra.get(API, {})
+    # …, `ConversationRecord`: `kind` is `main` or `subagent`.
     id, child = optional(header.get("sessionId")), header.get("kind") == "subagent"
     if id is None or child:
         return Relations(id, path.parent.name if child else None)

@@ -45,6 +45,7 @@ def _call(item: dict[str, Any]) -> Block | None:
     value = fields_of(inner(made, "value") if inner(made, "value") is not None else made)
     name = optional(value.get("name"))
     id = optional(item.get("id"))
+    # crates/goose/src/conversation/tool_result_serde.rs: `status` with a `value`, or with an `error`.
     failure = optional(inner(made, "error")) if inner(made, "status") == "error" else None
     if id is not None and failure is not None:  # what the model wrote is not kept
         return ToolCall(id=id, name=name or "", arguments={}, parse_error=failure)
@@ -95,6 +96,7 @@ def _is_message(line: Any) -> bool:
 
 
 def _is_read(wire: dict[str, Any]) -> bool:
+    # message.rs, `MessageMetadata`: visible unless it states otherwise.
     return inner(wire, "metadata", "agentVisible") is not False
 
 
@@ -166,6 +168,7 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not {"sessions", "messages"} <= tables:
         return None
+    # Other programs have tables of these names: crates/goose/src/session/session_manager.rs has this column.
     columns = [column[0] for column in connection.execute("SELECT * FROM messages LIMIT 0").description]
     return _sessions(connection) if "content_json" in columns else None
 

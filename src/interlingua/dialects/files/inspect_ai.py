@@ -269,19 +269,19 @@ def _encode_message(messages: tuple[Message, ...], report: Reporter) -> dict[str
 def _encode_answer(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
     if not isinstance(message.content, tuple):
         return {"content": message.content}
-    terms, calls = [], []
+    blocks, calls = [], []
     for block in message.content:
         if isinstance(block, ToolCall):
             calls.append(restored(_encode_call(block), block.extra, API))
         elif isinstance(block, OpaqueBlock) and block.extra.get(API, {}).get(CALL):
             calls.append(block.value)
         else:
-            terms.append(block)
+            blocks.append(block)
     parts = not calls or bool(message.extra.get(API, {}).get(BLOCKS))
-    if not parts and all(isinstance(block, TextBlock) for block in terms):
-        text = "".join(block.text for block in terms if isinstance(block, TextBlock))
+    if not parts and all(isinstance(block, TextBlock) for block in blocks):
+        text = "".join(block.text for block in blocks if isinstance(block, TextBlock))
         return {"content": text, "tool_calls": calls}
-    encoded = {"content": _encode_content(tuple(terms), report)}
+    encoded = {"content": _encode_content(tuple(blocks), report)}
     return {**encoded, "tool_calls": calls} if calls else encoded
 
 

@@ -125,6 +125,8 @@ def usage_in(wire: Any) -> Usage | None:
         return None
     inner, outer = fields_of(wire.get("input_token_details")), fields_of(wire.get("output_token_details"))
     read, written = count(inner, "cache_read"), count(inner, "cache_creation")
+    # langchain_core/messages/ai.py, `UsageMetadata`: `input_tokens` is the sum of all input, the details are parts of
+    # it.
     fresh = max(count(wire, "input_tokens") - read - written, 0)
     reasoning = whole(outer.get("reasoning"))
     return Usage.of(fresh, count(wire, "output_tokens"), cache_read=read, cache_write=written, reasoning=reasoning)
@@ -143,6 +145,7 @@ def _stated(wire: dict[str, Any]) -> Usage | None:
 
 def _is_removal(value: Any) -> bool:
     """A message of LangGraph that takes another one back."""
+    # langchain_core/messages/modifier.py, `RemoveMessage`.
     path = value.get("id") if isinstance(value, dict) else None
     return isinstance(path, list) and path[-1:] == ["RemoveMessage"]
 

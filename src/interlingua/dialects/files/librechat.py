@@ -81,6 +81,7 @@ def _messages(record: dict[str, Any], pairs: Pairing) -> list[Any]:
     items += _files(record.get("attachments"))
     failures = [optional(part.get("error")) for part in listed_in(parts) if part.get("type") == "error"]
     failure = (optional(text) or "error") if record.get("error") is True else next(iter(failures), None)
+    # packages/data-provider/src/schemas.ts, `unfinished`: the answer was saved before it was complete.
     stopped = "aborted" if record.get("unfinished") is True else None
     given: dict[str, Any] = {"timestamp": when, "model": optional(record.get("model")) or None}
     given |= {"error_message": failure, "stop_reason": "error" if failure else stopped}
@@ -106,6 +107,7 @@ def _is_users(record: dict[str, Any]) -> bool:
     return made if isinstance(made, bool) else str(record.get("sender")).lower() == "user"
 
 
+# packages/data-provider/src/types/runs.ts, `ContentTypes`.
 _SHOWN = ("error", "agent_update", "activity_label")  # parts that are no content
 
 

@@ -33,6 +33,7 @@ _FORMS = (
     ("exportType", "state"),
     ("schemaHash", "data"),
 )  # a key that only this program writes, and where the tables are
+# packages/const/src/message.ts, `LOADING_FLAT`: stands in an answer until its first text comes.
 _PLACEHOLDER = "..."
 
 
@@ -247,6 +248,7 @@ def _answer(record: dict[str, Any], blocks: list[Block], pairs: Pairing, when: i
     )
 
 
+# packages/types/src/message/common/metadata.ts.
 _USAGE = (  # each under its newer name, then its older one
     ("totalInputTokens", "inputTokens"),
     ("totalOutputTokens", "outputTokens"),

@@ -33,6 +33,7 @@ def _is_session(value: Any) -> bool:
 def _conversation(session: dict[str, Any]) -> Conversation:
     """One session."""
     model = optional(inner(session, "mask", "modelConfig", "model"))
+    # app/store/chat.ts, `getMessagesWithMemory`: these are sent before the messages of the session.
     before = items(inner(session, "mask", "context"))
     pairs = Pairing()
     messages = [message for record in (*before, *session["messages"]) for message in _turn(record, pairs, model)]
@@ -41,6 +42,7 @@ def _conversation(session: dict[str, Any]) -> Conversation:
 
 def _turn(record: dict[str, Any], pairs: Pairing, model: str | None) -> list[Any]:
     found = turn(_with_tools(record), pairs, model=model, failures=("isError",))
+    # app/store/chat.ts: what a tool gave, sent as a message of the user.
     if record.get("isMcpResponse") is True:
         return [replace(message, origin=PROGRAM) if isinstance(message, UserMessage) else message for message in found]
     return found

@@ -119,6 +119,7 @@ def _is_empty(block: Block) -> bool:
     return isinstance(block, TextBlock) and not block.text
 
 
+# src/lib/utils/index.ts finds them by the same attribute.
 _CALLS = re.compile(r'<details type="tool_calls"([^>]*)>')
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 _END = "</details>"

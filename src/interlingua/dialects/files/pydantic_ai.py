@@ -66,6 +66,7 @@ def _request(message: dict[str, Any]) -> Iterator[Message]:
                 yield a_result(id or "", part.get("content"), name=name, when=when)
             case "retry-prompt":
                 id, name = optional(part.get("tool_call_id")), optional(part.get("tool_name"))
+                # pydantic_ai/messages.py, `RetryPromptPart`: without a tool it is sent as a message of the user.
                 if name is not None:
                     yield a_result(id or "", part.get("content"), name=name, failed=True, when=when)
                 else:
@@ -97,6 +98,7 @@ def _usage(wire: Any) -> Usage | None:
     """`input_tokens` of newer versions, `request_tokens` of older ones."""
     if not isinstance(wire, dict):
         return None
+    # pydantic_ai/usage.py, `RequestUsage`: the old names are read, too; the cached part is included.
     names = ("input_tokens", "output_tokens") if "input_tokens" in wire else ("request_tokens", "response_tokens")
     if not any(wire.get(name) is not None for name in names):
         return None

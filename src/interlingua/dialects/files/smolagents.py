@@ -61,6 +61,7 @@ def _action(step: dict[str, Any], pairs: Pairing) -> Iterator[Message]:
     for item in items(step.get("tool_calls")):
         function = fields_of(item.get("function"))
         given = function.get("arguments")
+        # src/smolagents/agents.py, `CodeAgent`: a call of `python_interpreter`, whose `arguments` is the code.
         code = {"code": given} if isinstance(given, str) else given  # an agent that writes code has one argument
         calls.append(pairs.call(item.get("id"), function.get("name"), code))
     model = optional(inner(step, "model_output_message", "raw", "model"))

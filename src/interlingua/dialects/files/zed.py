@@ -30,6 +30,7 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_cr
 def _variant(value: Any) -> tuple[str, Any]:
     """An enum of Rust: its name, and what it holds."""
     if isinstance(value, dict):
+        # serde.rs, Enum representations: externally tagged, `{"Name": payload}`, and a bare "Name" for a unit variant.
         return next(((name, payload) for name, payload in value.items() if name in VARIANTS), ("", None))
     return (value, None) if isinstance(value, str) else ("", None)
 
@@ -161,6 +162,7 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 def _threads(connection: sqlite3.Connection) -> Iterator[Any]:
     for thread in ordered_rows(connection, "threads", "updated_at, id"):
         id, kind, data = thread["id"], thread["data_type"], thread["data"]
+        # crates/agent/src/db.rs, `DataType`: `json` or `zstd`.
         value = read_json(_unpacked(data, id) if kind == "zstd" else data)
         if not _is_thread(value):
             raise BadWire(API, f"the data of thread {id} are damaged, or of another version")
@@ -174,6 +176,7 @@ def _unpacked(data: Any, id: Any) -> bytes:
             found = reader.read(MAX_THREAD + 1)
     except zstandard.ZstdError as error:
         raise BadWire(API, f"the data of thread {id} are damaged: {error}") from None
+    # A few kilobytes can hold gigabytes of zeros.
     if len(found) > MAX_THREAD:
         raise BadWire(API, f"thread {id} has more than {MAX_THREAD:,} bytes")
     return found

@@ -73,6 +73,7 @@ class AWSEventStream(Framing):
         self._awaited = _PRELUDE.size
         return start
 
+    # Before the rest has come: a forged length would otherwise make the reader wait and buffer without end.
     def _check_lengths(self, total: int, headers_length: int) -> None:
         if total < _OVERHEAD or headers_length > total - _OVERHEAD:
             raise self._broken(
@@ -89,6 +90,7 @@ class AWSEventStream(Framing):
             event, headers = _decode_common_headers(block)
         except (ValueError, struct.error) as fault:
             raise self._broken(f"the headers cannot be read: {fault}", self._offset + _PRELUDE.size) from fault
+        # The cached mapping is shared: a caller that changed it would change later frames.
         return event, headers.copy()
 
     def _finish(self, frames: list[Frame]) -> None:
@@ -112,6 +114,7 @@ def _decode_headers(block: bytes) -> tuple[str, dict[str, Any]]:
     while at < len(block):
         end = at + 1 + block[at]
         name = _slice(block, at + 1, end).decode()
+        # smithy.io/2.0/aws/amazon-eventstream.html: header names are unique within a message.
         if name in headers:
             raise ValueError(f"duplicate header {name!r}")
         headers[name], at = _decode_value(block, end)

@@ -205,6 +205,7 @@ class SSE(Framing):
         return rest
 
     def _read_lines(self, chunk: bytes, frames: list[Frame]) -> None:
+        # A CRLF that two chunks divide is one line end.
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
             self._offset += 1
@@ -231,6 +232,7 @@ class SSE(Framing):
             self._dispatch(frames)
             return
         field, _, value = line.partition(b":")
+        # 9.2.6: one space after the colon is not part of the value.
         if field == b"data":
             self._data += value.removeprefix(b" ")
             self._data += b"\n"
@@ -238,6 +240,7 @@ class SSE(Framing):
             self._event = value.removeprefix(b" ")
 
     def _dispatch(self, frames: list[Frame]) -> None:
+        # 9.2.6: several data lines are one value with line feeds between them; an event without data is not dispatched.
         if self._data:
             del self._data[-1]
             frames.append(Frame(bytes(self._data), self._event.decode("utf-8", "replace")))

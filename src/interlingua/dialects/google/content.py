@@ -54,7 +54,7 @@ def decoder_of(part: dict[str, Any]) -> Callable[[dict[str, Any], Ids], Any] | N
     found = [key for key in part if key in DATA]
     if len(found) == 1:
         return _DECODERS.get(found[0])
-    return decode_text if not found and "thoughtSignature" in part and part.keys() <= _UNSAID else None
+    return decode_text if not found and "thoughtSignature" in part and part.keys() <= _WITHOUT_DATA else None
 
 
 def decode_text(part: dict[str, Any], ids: Ids) -> TextBlock | ThinkingBlock:
@@ -99,6 +99,7 @@ def _decode_file(part: dict[str, Any], ids: Ids) -> Block:
 
 
 def _media_class(mime: str | None) -> type[ImageBlock] | type[AudioBlock] | type[DocumentBlock]:
+    # A part has only a MIME type: `inlineData` and `fileData` are the same for pictures, sounds, videos and files.
     kind = (mime or "").partition("/")[0]
     return ImageBlock if kind == "image" else AudioBlock if kind == "audio" else DocumentBlock
 
@@ -106,8 +107,10 @@ def _media_class(mime: str | None) -> type[ImageBlock] | type[AudioBlock] | type
 def decode_call(part: dict[str, Any], ids: Ids) -> ToolCall:
     call = part["functionCall"]
     name, given = string(call["name"]), call.get("args", {})
+    # protobuf.dev/programming-guides/json: null is accepted for any field, and is its default value.
     if given is None:
         given = {}
+    # …/api/caching, FunctionCall: `id` is optional; models before Gemini 3 send none, and pair calls by order and name.
     id, generated = ids.take(call.get("id"))
     return ToolCall(
         id=id,
@@ -118,6 +121,7 @@ def decode_call(part: dict[str, Any], ids: Ids) -> ToolCall:
     )
 
 
+# …, ExecutableCode and CodeExecutionResult: code that Gemini runs itself, as parts of its answer.
 def _decode_code(part: dict[str, Any], ids: Ids) -> ServerToolCall:
     code = part["executableCode"]
     rest = {key: value for key, value in code.items() if key != "id"}
@@ -138,6 +142,7 @@ def _decode_outcome(part: dict[str, Any], ids: Ids) -> ServerToolResult:
     )
 
 
+# …, ToolCall and ToolResponse: tools of Google's servers, shown as parts from Gemini 3 on.
 def _decode_server_call(part: dict[str, Any], ids: Ids) -> ServerToolCall:
     call = part["toolCall"]
     return ServerToolCall(
@@ -169,7 +174,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any], Ids], Any]] = {
     "toolResponse": _decode_server_result,
 }
 DATA = frozenset({*_DECODERS, "functionResponse"})
-_UNSAID = frozenset({"thought", "thoughtSignature", "partMetadata"})
+_WITHOUT_DATA = frozenset({"thought", "thoughtSignature", "partMetadata"})
 
 
 # --- ours to wire ----------------------------------------------------------------------------------------------------
@@ -186,6 +191,7 @@ def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
         case ToolCall():
             wire = _encode_call(block, report)
         case ThinkingBlock() if not block.redacted:
+            # …, Part: `thought` marks a part as thinking; its signature may be on any part, also on a text or a call.
             wire = {"text": block.thinking, "thought": True}
             if block.thinking_signature is not None:
                 wire["thoughtSignature"] = encode_signature(block.thinking_signature)
@@ -260,6 +266,7 @@ def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, report: Report
     elif block.url is not None:
         wire, used = {"fileData": {**mime, "fileUri": block.url}}, "url"
     elif text is not None:
+        # A text document has no part of its own: `inlineData` with a text type.
         blob = base64.b64encode(jsontext.clean(text).encode()).decode()
         wire, used = {"inlineData": {"mimeType": block.mime_type or "text/plain", "data": blob}}, "text"
     else:
@@ -300,6 +307,7 @@ def _encode_server_result(block: ServerToolResult, report: Reporter) -> dict[str
         wire = {"codeExecutionResult": {**id, **content}}
         failed = content.get("outcome") in FAILED_OUTCOMES
     else:
+        # …, ToolResponse: no flag for a failure, as `outcome` is of executed code.
         response = {"response": content} if content is not None else {}
         wire = {"toolResponse": {**id, "toolType": block.tool_name, **response}}
     if block.is_error != failed:
@@ -351,14 +359,17 @@ def without_citations(content: tuple[Block, ...]) -> tuple[Block, ...]:
 def _groundings(candidate: Mapping[str, Any], texts: dict[int, str]) -> list[tuple[int, Citation]]:
     """GroundingSupport: a span of the answer, with offsets in bytes, and the chunks that support it."""
     metadata = candidate.get("groundingMetadata") or {}
+    # …/api/generate-content, GroundingChunk: a union of `web`, `retrievedContext` and `maps`, so one key.
     sources: list[Any] = [next(iter(chunk.values()), {}) for chunk in metadata.get("groundingChunks") or ()]
     found = []
     for support in metadata.get("groundingSupports") or ():
         segment = support["segment"]
+        # An index of 0 is absent: ProtoJSON omits default values.
         place = _placed(segment.get("startIndex", 0), segment["endIndex"], segment["text"], texts)
         if place is None:
             continue
         at, start, end = place
+        # …, GroundingSupport: indices into `groundingChunks`, several for one segment.
         for index in support.get("groundingChunkIndices") or ():
             source = sources[index]
             citation = Citation(
@@ -375,10 +386,12 @@ def _groundings(candidate: Mapping[str, Any], texts: dict[int, str]) -> list[tup
 def _placed(start: int, end: int, quoted: str, texts: dict[int, str]) -> tuple[int, int, int] | None:
     """The text block of a span, and its offsets in characters; None if ambiguous."""
     for at, text in texts.items():
+        # …, Segment: offsets count UTF-8 bytes within a part.
         raw = text.encode("utf-8", "replace")
         if raw[start:end].decode("utf-8", "replace") == quoted:
             begin = len(raw[:start].decode("utf-8", "replace"))
             return at, begin, begin + len(quoted)
+    # The offsets are of a part of Google's, which may be divided otherwise here: a text that occurs once is safe.
     holders = [at for at, text in texts.items() if quoted and text.count(quoted) == 1]
     if len(holders) != 1:
         return None
@@ -389,10 +402,12 @@ def _placed(start: int, end: int, quoted: str, texts: dict[int, str]) -> tuple[i
 def _citations(candidate: Mapping[str, Any], texts: dict[int, str]) -> list[tuple[int, Citation]]:
     """CitationSource: offsets in bytes, for an answer with one text block."""
     metadata = candidate.get("citationMetadata") or {}
+    # …/api/generate-content, CitationSource: offsets in the whole answer, without the part that they are in.
     if len(texts) != 1:
         return []
     [(at, text)] = texts.items()
     found = []
+    # The Gemini API has `citationSources`, Vertex AI `citations`.
     for source in metadata.get("citationSources") or metadata.get("citations") or ():
         title, url = optional(source.get("title")), optional(source.get("uri"))
         if title is not None or url is not None:

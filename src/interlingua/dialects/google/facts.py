@@ -65,6 +65,8 @@ STOP_NUMBERS = (
     "UNEXPECTED_TOOL_CALL",
     "TOO_MANY_TOOL_CALLS",
 )
+# A call ends with `STOP` like a text: there is no reason for tool use (ai.google.dev/api/generate-content,
+# FinishReason).
 WIRE_STOP_REASONS = {"stop": "STOP", "toolUse": "STOP", "length": "MAX_TOKENS", "error": "OTHER", "aborted": "OTHER"}
 # The fields of `generationConfig` that are one option each: ai.google.dev/api/generate-content, GenerationConfig.
 CONFIG = {
@@ -75,8 +77,10 @@ CONFIG = {
     "stop": "stopSequences",
     "seed": "seed",
 }
+# ai.google.dev/api/caching, FunctionCallingConfig. `VALIDATED` is `AUTO` with arguments that follow the schema.
 MODES: dict[str, Any] = {"AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
 CHOICES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+# …, CodeExecutionResult, Outcome.
 FAILED_OUTCOMES = ("OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED")
 CODE = "code_execution"
 JSON = "application/json"
@@ -87,8 +91,10 @@ UNEVEN: tuple[str, ...] = ()
 FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text"),
     **some("TextBlock.text_signature", "not in tool results"),
+    # …, Candidate: sources are metadata beside the content of an answer; contents of a request have none.
     **dropped("TextBlock.citations Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
     **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
+    # ai.google.dev/gemini-api/docs/caching: a cache is implicit, or an object of its own that `cachedContent` names.
     **dropped("TextBlock.cache ImageBlock.cache AudioBlock.cache DocumentBlock.cache ToolCall.cache ToolSpec.cache"),
     **dropped("ServerToolCall.cache ServerToolResult.cache ToolResultMessage.cache CacheMarker.ttl"),
     **some(
@@ -103,9 +109,11 @@ FIELD_SUPPORT: SupportTable = {
         "DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id",
         "see `_encode_media`",
     ),
+    # ai.google.dev/api/caching, Blob and FileData: a MIME type, and data or an address.
     **dropped("DocumentBlock.title DocumentBlock.context DocumentBlock.citations"),
     **some("ToolCall.id", "an empty id is none"),
     **kept("ToolCall.name ToolCall.arguments ToolCall.thought_signature"),
+    # …/api/caching, FunctionCall: `args` is a Struct, that is an object.
     **record("ToolCall.arguments_text", "arguments travel as an object, not as text"),
     **dropped("ToolCall.parse_error", "arguments travel as an object; what is none is sent as {}"),
     **some(
@@ -119,11 +127,13 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolResultMessage.content ToolResultMessage.is_error", "see `_encode_result`"),
     **some("ToolResultMessage.tool_call_id", "an empty id is none"),
     **kept("ToolResultMessage.tool_name"),
+    # …/api/caching, Content: the role is `user` or `model`; the system prompt is the request's `systemInstruction`.
     **some("SystemMessage.content SystemMessage.developer", "this wire has no later system messages"),
     **kept("CustomMessage.role CustomMessage.fields"),
     **bookkeeping(API),
     **dropped("Context.system_role", "the system prompt has no role"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
+    # …, FunctionDeclaration: no flag; the mode `VALIDATED` holds for all functions.
     **dropped("ToolSpec.strict"),
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
     **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.seed"),
@@ -135,7 +145,9 @@ FIELD_SUPPORT: SupportTable = {
     ),
     **some("Options.session_id", "only in Gemini CLI's envelope"),
     **kept("Options.stream"),  # in the path, like the model
+    # No field forbids calls in parallel.
     **dropped("Options.parallel_tools Options.cache_retention Options.metadata"),
+    # …/api/generate-content, GenerationConfig: `responseJsonSchema` is the schema itself.
     **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
     **dropped("OutputSchema.extra", "the schema has no object of its own in this wire"),
 }
@@ -273,6 +285,7 @@ def is_error(wire: Any) -> bool:
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error response, possibly in a list of one, or the error of a stream (status 0)."""
     wire = json_or_text(body)
+    # streamGenerateContent without `alt=sse` answers with an array, and so do its errors.
     first = wire[0] if isinstance(wire, list) and wire else wire
     error = error_of(first)
     found = provider_error(
@@ -294,6 +307,7 @@ def _details(error: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _reason(error: dict[str, Any]) -> str | None:
     """The reason in ErrorInfo that distinguishes a wrong key from other invalid arguments."""
+    # google.rpc.ErrorInfo. A wrong key has the status 400, where 401 would be expected.
     return next((item["reason"] for item in _details(error) if item.get("reason") == "API_KEY_INVALID"), None)
 
 
@@ -304,6 +318,7 @@ _WAIT = re.compile(rf"\b(?:reset|retry) (?:after|in) ((?:{_TIME}\s*)+)", re.IGNO
 
 def _delay(error: dict[str, Any]) -> float | None:
     """Seconds to wait, from RetryInfo (a google.rpc.Duration, possibly negative), else from the message."""
+    # google.rpc.RetryInfo; Cloud Code Assist has the time in the text only: "Your quota will reset after 39s".
     given = next((item["retryDelay"] for item in _details(error) if isinstance(item.get("retryDelay"), str)), None)
     if given is None:
         found = _WAIT.search(str(error.get("message")))
@@ -313,6 +328,7 @@ def _delay(error: dict[str, Any]) -> float | None:
     return seconds(sign * sum(float(amount) * _UNITS[unit] for amount, unit in times)) if times else None
 
 
+# google.rpc.Code names the HTTP status of each. 413 and 529 have no name of their own.
 STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -328,6 +344,7 @@ STATUSES = {
     504: "DEADLINE_EXCEEDED",
     529: "UNAVAILABLE",
 }
+# Of two statuses with one name, the one that google.rpc.Code states stands.
 CODES = {name: status for status, name in reversed(STATUSES.items())}
 
 

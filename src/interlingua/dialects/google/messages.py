@@ -66,6 +66,8 @@ class _Turns:
         if isinstance(given, str) and given:
             self.open = [call for call in self.open if call[0] != given]
             return given, False
+        # Without ids, a response belongs to the first open call of its name:
+        # ai.google.dev/gemini-api/docs/function-calling, Parallel function calling.
         for call in self.open:
             if call[1] == name:
                 self.open.remove(call)
@@ -107,10 +109,12 @@ def _decode_content(wire: Any, turns: _Turns) -> list[Message]:
     role = an_object(wire, API).get("role")
     if role == "model":
         message = replace(ANSWER, extra={}, content=_decode_parts(wire, turns.ids), api=turns.api)
+        # Responses answer the last turn of the model: calls before it are closed.
         turns.called(message.tool_calls)
         group: list[Message] = [_shelled(message, wire, "model")]
     elif role == "user" and (texts := _texts_of(wire)) is not None:
         group = [replace(USER, extra={}, content=texts)]
+    # The role may be absent for one turn; `function` and `tool` are of older clients, for what is `user` now.
     elif role in ("user", "function", "tool", None):
         group = _decode_user(wire, turns)
     elif isinstance(role, str):
@@ -206,6 +210,7 @@ def _decode_response(fields: dict[str, Any]) -> tuple[Content, bool, dict[str, A
         return (media or (() if "response" in fields else None)), False, {}
     response, hints = fields["response"], {}
     value, failed = response, _has_failed(response)
+    # …/api/caching, FunctionResponse: without `output` and `error`, the whole response is the output.
     if isinstance(response, dict) and len(response) == 1 and RESULTS.issuperset(response):
         [(key, value)] = response.items()
         if key not in ("output", "error"):
@@ -294,6 +299,8 @@ def _join_result(
 ) -> None:
     extra_fields = residual_of(message.extra, API)
     part = _encode_result_part(message, calls, report)
+    # …/docs/function-calling: the responses to parallel calls are sent together in one content; the API refuses a turn
+    # with fewer responses than calls.
     if extra_fields.get(JOINED, isinstance(before, ToolResultMessage)) and _takes_parts(before, emitted):
         emitted[-1]["parts"].append(part)
     else:
@@ -332,14 +339,14 @@ def _encode_result(fields: dict[str, Any], result: ToolResultMessage, report: Re
         return
     if isinstance(content, str):
         report.lost("content", "a string becomes a text block", "record", field="content")
-    terms: list[str] = []
+    texts: list[str] = []
     media: list[Any] = []
     moved = False
     for at, block in enumerate(blocks_of(content)):
         report.block = at
         if isinstance(block, TextBlock):
             moved = moved or bool(media)
-            terms.append(block.text)
+            texts.append(block.text)
             _report_lost_text(block, report)
         elif isinstance(block, _MEDIA):
             part = encode_block(block, report)
@@ -348,16 +355,19 @@ def _encode_result(fields: dict[str, Any], result: ToolResultMessage, report: Re
         else:
             report.lost(type(block).__name__, "a result has text and media")
     report.block = None
+    # `response` and `parts` are fields of their own, without an order between them.
     if moved:
         report.lost("content", "the text of a result stands before its media", "weakened", field="content")
-    if len(terms) > 1:
+    if len(texts) > 1:
         report.lost("content", "the text of a result is one string: joined by line breaks", "weakened", field="content")
-    if terms or result.is_error:
-        if not terms:
+    if texts or result.is_error:
+        if not texts:
             report.lost("content", "an error has a text, if only an empty one", "weakened", field="content")
-        fields["response"] = _response_of("\n".join(terms), result)
+        fields["response"] = _response_of("\n".join(texts), result)
     else:
+        # `response` is required, and an object.
         fields["response"] = {}
+    # …, FunctionResponse, `parts`: media beside the response, from Gemini 3 on.
     if media:
         fields["parts"] = media
 

@@ -75,6 +75,7 @@ from .messages import decode_messages, encode_messages
 def decode_request(body: Any, given: Given) -> Request:
     """A generateContent request. `model` and `stream` are in the path; `mint` generates ids for calls without one."""
     outer, quirks = an_object(body, API), given.quirks
+    # As Gemini CLI sends it (github.com/google-gemini/gemini-cli, packages/core/src/code_assist/converter.ts).
     wrapped = has_envelope(quirks) and isinstance(outer.get("request"), dict)
     snakes: list[str] = []
     wire = camel(outer["request"] if wrapped else outer, REQUEST_NAMES, snakes)
@@ -93,8 +94,8 @@ def decode_request(body: Any, given: Given) -> Request:
         if config is None:
             return Request(model=model, context=context, options=Options(stream=given.stream))
         if config and is_usual(config, _USUAL_CONFIG):
-            length, heat, top_p = map(config.get, _USUAL_CONFIG)
-            options = Options(max_tokens=length, temperature=heat, top_p=top_p, stream=given.stream)
+            length, temperature, top_p = map(config.get, _USUAL_CONFIG)
+            options = Options(max_tokens=length, temperature=temperature, top_p=top_p, stream=given.stream)
             return Request(model=model, context=context, options=options)
     request = Request(model=model, context=context, options=_decode_options(wire, given))
     if wrapped:
@@ -128,6 +129,7 @@ def _shapes(wire: dict[str, Any]) -> dict[str, Any]:
 def _decode_model(wire: dict[str, Any], given: Given, marks: dict[str, Any]) -> ModelDescriptor:
     """Some bodies have the model as a resource name: `models/…`."""
     named = wire.get("model")
+    # Resource names have a collection: `models/gemini-2.5-pro` (ai.google.dev/api/models).
     prefix = "models/" if isinstance(named, str) and named.startswith("models/") else ""
     model = given.model_of(named.removeprefix(prefix) if isinstance(named, str) else None)
     if named == prefix + model.id:
@@ -191,6 +193,8 @@ def _decode_group(wire: Any) -> list[ToolSpec]:
     """One entry of `tools`: functions, and built-in tools."""
     specs: list[ToolSpec] = []
     for key, value in an_object(wire, API).items():
+        # …/api/caching, Tool: an object with one or more of its tools: `functionDeclarations`, `googleSearch`,
+        # `codeExecution` …
         if key in _FUNCTIONS and _are_functions(value) and (key == "functionDeclarations" or _FUNCTIONS[0] not in wire):
             functions = each(value, key, API, _decode_function)
             if key != _FUNCTIONS[0]:
@@ -215,6 +219,8 @@ def _are_functions(value: Any) -> bool:
 def _decode_function(wire: dict[str, Any]) -> ToolSpec:
     snakes: list[str] = []
     given = camel(wire, DECLARATION_NAMES, snakes)
+    # …, FunctionDeclaration: `parameters` takes the subset Schema, `parametersJsonSchema` JSON Schema; they exclude
+    # each other.
     field = "parametersJsonSchema" if given.get("parametersJsonSchema") is not None else "parameters"
     schema, hints = _decode_schema(given.get(field), field, "parametersJsonSchema")
     tool = ToolSpec(
@@ -233,6 +239,7 @@ def _decode_schema(schema: Any, field: str, usual: str) -> tuple[Any, dict[str, 
     hints: dict[str, Any] = {} if field == usual else {FIELD: field}
     if field != usual:
         lower = _with_type_case(schema, str.lower)
+        # …, Schema, Type: `STRING`, `OBJECT` and so on; JSON Schema has them in lower case.
         if lower != schema and _with_type_case(lower, str.upper) == schema:
             return lower, {**hints, UPPER: True}
     return schema, hints
@@ -282,6 +289,7 @@ def _integral(value: Any) -> Any:
 def _decode_reasoning(wire: Any) -> Reasoning | None:
     if not isinstance(wire, dict):
         return None
+    # ai.google.dev/gemini-api/docs/thinking: levels from Gemini 3 on, budgets before; both in one request are refused.
     level, budget = optional(wire.get("thinkingLevel")), whole(wire.get("thinkingBudget"))
     shown = wire.get("includeThoughts") is True
     reasoning = Reasoning(
@@ -301,6 +309,7 @@ def _decode_choice(wire: Any) -> ToolChoice | None:
     mode = MODES.get(str(config.get("mode")).upper())
     if mode is None:
         return None
+    # …/api/caching, FunctionCallingConfig: `allowedFunctionNames` is for `ANY` and `VALIDATED`.
     names = strings(config.get("allowedFunctionNames")) if mode != "none" else None
     choice = ToolChoice(mode=mode, names=names or ())
     return keeping(choice, config, _encode_choice(choice, QUIET))
@@ -309,6 +318,8 @@ def _decode_choice(wire: Any) -> ToolChoice | None:
 def _decode_output(config: dict[str, Any]) -> OutputSchema | None:
     field = "responseJsonSchema" if config.get("responseJsonSchema") is not None else "responseSchema"
     schema, hints = _decode_schema(config.get(field), field, "responseJsonSchema")
+    # …/api/generate-content, GenerationConfig: `application/json` without a schema is JSON mode; a schema requires that
+    # type.
     if config.get("responseMimeType", JSON if schema is not None else None) != JSON:
         return None
     return OutputSchema(schema=schema, extra={API: hints} if hints else {})
@@ -441,6 +452,7 @@ def _encode_reasoning(reasoning: Reasoning, report: Reporter) -> dict[str, Any]:
     else:
         if budget is not None:
             wire["thinkingBudget"] = budget
+        # -1: the model decides how much, which is all that `enabled` says.
         elif reasoning.enabled and effort is None:
             wire["thinkingBudget"] = -1
         if (wire and budget != 0) or effort is not None or reasoning.summary is not None:
@@ -467,6 +479,7 @@ def _report_reasoning(reasoning: Reasoning, report: Reporter) -> None:
 
 def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
     """Relative to the version of the API; on Vertex AI, to the location of the project."""
+    # Without `alt=sse` a stream is one JSON array (ai.google.dev/api/generate-content, streamGenerateContent).
     verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
     if (own := own_path(quirks, model)) is not None:
         return f"{own}:{verb}"
@@ -474,6 +487,7 @@ def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
         return f"/v1internal:{verb}"
     if model.startswith(("models/", "tunedModels/", "publishers/", "projects/", "endpoints/")):
         name = model
+    # Vertex AI: models of other publishers have theirs in the name (`meta/llama-4`).
     elif quirks and quirks.get("publisher"):
         publisher, slash, rest = model.partition("/")
         name = f"publishers/{publisher}/models/{rest}" if slash else f"publishers/{quirks['publisher']}/models/{model}"

@@ -99,6 +99,7 @@ def _decode_stop(
     wire: dict[str, Any], first: dict[str, Any] | None, content: tuple[Block, ...]
 ) -> tuple[str | None, StopReason]:
     """The wire's stop reason and ours. A blocked prompt has no candidate, only `promptFeedback.blockReason`."""
+    # …/api/generate-content, PromptFeedback: an answer to a blocked prompt has no candidates.
     if first is None:
         blocked = block_reason(wire)
         return blocked, "error" if blocked is not None else settle(None, content)
@@ -115,6 +116,7 @@ def _stop_name(stop: Any) -> str | None:
     number = whole(stop)
     if number is None:
         return optional(stop)
+    # Google's generated client libraries ask for `$alt=json;enum-encoding=int`: enums are then numbers.
     return STOP_NUMBERS[number] if 0 <= number < len(STOP_NUMBERS) else str(number)
 
 
@@ -122,6 +124,7 @@ def _stop_text(wire: dict[str, Any], first: dict[str, Any] | None, stop: str | N
     if first is not None:
         given = first.get("finishMessage")
     else:
+        # Of Vertex AI only: the Gemini API has no text beside `blockReason`.
         given = fields_of(wire.get("promptFeedback")).get("blockReasonMessage")
     return given if isinstance(given, str) and given else stop or "no reason given"
 
@@ -144,6 +147,7 @@ def _answer_residual(wire: dict[str, Any], first: dict[str, Any] | None, message
     if inner:
         extra_fields[CANDIDATE] = inner
     if len(candidates) > 1:  # type: ignore[arg-type]
+        # `candidateCount` asks for several; a message is one of them.
         extra_fields[OTHERS] = candidates[1:]  # type: ignore[index]
     return extra_fields
 
@@ -156,6 +160,7 @@ def decode_usage(wire: Any) -> Usage | None:
         return None
     cached, thoughts = count(wire, "cachedContentTokenCount"), whole(wire.get("thoughtsTokenCount"))
     usage = Usage.of(
+        # Results of Google's own tools, which the model read as input.
         count(wire, "promptTokenCount") - cached + count(wire, "toolUsePromptTokenCount"),
         count(wire, "candidatesTokenCount") + (thoughts or 0),
         cache_read=cached,
@@ -212,6 +217,7 @@ def encode_answer(message: AssistantMessage, parts: list[Any]) -> dict[str, Any]
 
 def _encode_candidate(message: AssistantMessage) -> dict[str, Any]:
     """A candidate without its parts."""
+    # A candidate without parts still has its content's role.
     wire: dict[str, Any] = {"content": {"role": "model"}}
     if message.stop_reason is not None:
         wire["finishReason"] = wire_stop_reason(message)

@@ -70,6 +70,8 @@ class PartialArguments:
 
     def add(self, piece: dict[str, Any]) -> str:
         """Adds a fragment; returns its JSON text."""
+        # Vertex AI, PartialArg: a JSON path (RFC 9535), the value in one of four fields, and `willContinue` if more of
+        # it follows.
         path = _steps(piece["jsonPath"])
         value = next((piece[key] for key in _VALUES if key in piece), None)
         continues = isinstance(value, str) and bool(piece.get("willContinue"))
@@ -204,6 +206,7 @@ class StreamDecoder(Decoder):
             value = self._unwrapped(value)
         if not self._shell:
             self._begin(value)
+        # Each chunk has the counts so far, not their growth: the last one is right.
         self._shell.update(value)
         candidates = value.get("candidates")
         if candidates:
@@ -266,6 +269,7 @@ class StreamDecoder(Decoder):
         else:
             self._add(decode_block(part, self._ids))
 
+    # A signature may come with the last text, or in an empty text part after it.
     def _read_text(self, part: dict[str, Any], continues: bool) -> None:
         kind = ThinkingBlock if part.get("thought") is True else TextBlock
         text, signed = part.get("text", ""), "thoughtSignature" in part
@@ -276,6 +280,7 @@ class StreamDecoder(Decoder):
             self._part = {}
         self._part.update(part)  # type: ignore[union-attr]
         self._record.delta(self._key, text)
+        # What follows a signed part is another part: a signature covers its own part only.
         self._kind = None if signed else kind
 
     def _read_call(self, part: dict[str, Any]) -> None:
@@ -319,6 +324,7 @@ class StreamDecoder(Decoder):
 
     def _complete(self) -> bool:
         if self._candidate:
+            # There is no end marker: the last chunk is the one with `finishReason`.
             return self._candidate.get("finishReason") is not None
         return block_reason(self._shell) is not None
 

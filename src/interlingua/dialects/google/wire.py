@@ -147,8 +147,10 @@ def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
 _LIMITS = TargetLimits(
     api=google.API,
     names=NameRule(r"[A-Za-z_][A-Za-z0-9_.:-]*", 64),  # ai.google.dev/api/caching, FunctionDeclaration
+    # Vertex AI: "Unable to submit request because it must have a text parameter".
     blank_text=False,
     blank_system=True,
+    # "function call turn comes immediately after a user turn or after a function response turn".
     user_first=True,
     images=("data", "url"),
     image_types=("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"),
@@ -157,8 +159,10 @@ _LIMITS = TargetLimits(
     document_types=(PDF, "text/*", "video/*"),
     audio=("data", "url"),
     media_bytes=100_000_000,
+    # …/gemini-api/docs/file-input-methods: HTTPS addresses, Cloud Storage, and files uploaded before.
     url_schemes=("https", "http", "gs"),
     result_media=False,
+    # Gemini's own pictures come as `inlineData` of its answer, and go back so.
     answer_media=True,
     server_tools="own",
     families=("gemini",),
@@ -202,11 +206,13 @@ GOOGLE = Wire(
         route_rank=30,
         base="/v1beta",
         model_prefixes=("models/",),
+        # ai.google.dev/api, Authentication. A query `key=` would end up in logs.
         auth="x-goog-api-key",
         models_route=_MODELS,
         models_path="/models?pageSize=1",
         list_models=_models,
         models_page=_models_page,
+        # A stream without `alt=sse` is a JSON array of chunks.
         json_streams=True,
         streaming="streamGenerateContent",
         request_id="x-goog-request-id",

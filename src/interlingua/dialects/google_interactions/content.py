@@ -67,6 +67,7 @@ def decode_content(wire: Any) -> Block:
 
 
 def _decode_text(wire: dict[str, Any]) -> TextBlock:
+    # `TextContent`: annotations are of this text, with offsets in it.
     text, notes = string(wire["text"]), wire.get("annotations")
     if not isinstance(notes, list) or not all(isinstance(note, dict) for note in notes):
         return TextBlock(text=text)
@@ -107,6 +108,7 @@ def _bytes(text: str, offset: int) -> int:
 
 def _decode_media(wire: dict[str, Any]) -> Block:
     given: dict[str, Any] = {"mime_type": media_type(wire.get("mime_type"))}
+    # `ImageContent` and the others: `data` (base64) or `uri`, and a MIME type.
     if isinstance(wire.get("data"), str):
         given["data"] = wire["data"]
     else:
@@ -172,6 +174,7 @@ def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, report: Report
     elif block.url is not None:
         used, source = "url", {"uri": block.url, **mime}
     elif text is not None:
+        # A text document is base64 like any other: `DocumentContent` has no text.
         data = base64.b64encode(jsontext.clean(text).encode()).decode()
         used, source = "text", {"data": data, "mime_type": block.mime_type or "text/plain"}
         report.lost("text", "sent as base64 data", "weakened")
@@ -218,6 +221,7 @@ def _decode_output(step: dict[str, Any]) -> list[Block]:
     items = step.get("content")
     if isinstance(items, str):
         items = [{"type": "text", "text": items}]
+    # `ModelOutputStep.content` is optional: a failed step has `error` in its place.
     if not isinstance(items, list) or not items:
         return [OpaqueBlock(dialect=API, value={"step": step})]
     blocks: list[Any] = [decode_content(item) for item in items]
@@ -233,6 +237,7 @@ def _decode_output(step: dict[str, Any]) -> list[Block]:
 def _decoder_of(kind: Any) -> Callable[[dict[str, Any], Ids], Block] | None:
     if not isinstance(kind, str):
         return None
+    # A step of each tool has its own type; new tools follow the same pattern.
     if kind.endswith("_call") and kind != "function_call":
         return _decode_server_call
     if kind.endswith("_result") and kind != "function_result":

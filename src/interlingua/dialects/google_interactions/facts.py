@@ -56,9 +56,11 @@ CONFIG = {
     "stop": "stop_sequences",
     "seed": "seed",
 }
+# …, `ToolChoiceType`. `validated` is `auto` with arguments that follow the schema.
 MODES: dict[Any, Any] = {"auto": "auto", "validated": "auto", "any": "required", "none": "none"}
 CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 # The keys of an annotation for its title and URL.
+# …, `Annotation`: a union by type, each with its own names.
 CITATIONS = {
     "url_citation": ("title", "url"),
     "file_citation": ("file_name", "document_uri"),
@@ -84,9 +86,12 @@ FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text TextBlock.citations Citation.title Citation.url Citation.start Citation.end"),
     **dropped("Citation.cited_text TextBlock.text_signature CacheMarker.ttl"),
     **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
+    # Caching is implicit, or by `cached_content`, a cache made before: no block is marked.
     **dropped("TextBlock.cache ImageBlock.cache AudioBlock.cache DocumentBlock.cache ToolCall.cache ToolSpec.cache"),
     **dropped("ServerToolCall.cache ServerToolResult.cache ToolResultMessage.cache"),
     **some("ThinkingBlock.thinking ThinkingBlock.thinking_signature", "only an answer of the model has thoughts"),
+    # ai.google.dev/gemini-api/docs/interactions/thinking: a thought has a signature, and a summary only if there is
+    # one.
     **dropped("ThinkingBlock.redacted", "sealed thinking is thinking without a summary"),
     **some(
         "ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id AudioBlock.data AudioBlock.mime_type"
@@ -95,9 +100,11 @@ FIELD_SUPPORT: SupportTable = {
         "media are data or a URI",
     ),
     **some("ImageBlock.detail", "a resolution is low, medium, high or ultra_high"),
+    # `AudioContent`, `DocumentContent`: a MIME type, and data or a URI.
     **dropped("AudioBlock.transcript DocumentBlock.title DocumentBlock.context DocumentBlock.citations"),
     **some("ToolCall.id", "an empty id is read as none"),
     **kept("ToolCall.name ToolCall.arguments ToolCall.thought_signature"),
+    # `FunctionCallStep.arguments` is an object.
     **record("ToolCall.arguments_text", "arguments travel as an object, not as text"),
     **dropped("ToolCall.parse_error", "arguments travel as an object; what is none is sent as {}"),
     **some(
@@ -114,9 +121,11 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolResultMessage.content", "a result is a text, or texts and media"),
     **kept("ToolResultMessage.tool_name ToolResultMessage.is_error CustomMessage.role CustomMessage.fields"),
     **bookkeeping(API),
+    # …, `system_instruction` is a string.
     **some("Context.system", "the system instruction is one string"),
     **dropped("Context.system_role", "the system instruction has no role"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
+    # `Function`: name, description and parameters.
     **dropped("ToolSpec.strict"),
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
     **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.seed"),
@@ -124,6 +133,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolChoice.names", "no tool at all cannot be narrowed"),
     **kept("Options.output_schema OutputSchema.schema"),
     **some("Options.reasoning Reasoning.effort Reasoning.summary", "a level, and whether there are summaries"),
+    # …, `GenerationConfig`: `thinking_level` and `thinking_summaries`.
     **dropped("Reasoning.enabled Reasoning.budget", "how much to think is a level on this wire"),
     **dropped("Options.parallel_tools Options.cache_retention Options.session_id Options.metadata"),
     **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),

@@ -55,6 +55,8 @@ def decode_messages(wire: Any, api: str = API, mint: Mint | None = None) -> tupl
     turns = _Turns(api, mint)
     messages: list[Message] = []
     answer: list[Any] = []
+    # The input is one list of steps, without messages: what the model did between two steps of the client is one
+    # answer.
     for step in each(wire, "input", API, lambda step: an_object(step, API)):
         if is_models(step):
             answer.append(step)
@@ -73,6 +75,7 @@ def is_models(step: Any) -> bool:
     kind = fields_of(step).get("type")
     if kind is None:
         return not isinstance(fields_of(step).get("role"), str)
+    # `Step`: of all types only these two are the client's.
     return kind not in ("user_input", "function_result")
 
 
@@ -145,6 +148,7 @@ def _decode_outcome(wire: Any) -> Content:
     """A text, text and media, or any object, which is decoded as JSON text."""
     if wire is None or isinstance(wire, str):
         return wire
+    # `FunctionResultStep.result`: a string, a list of texts and images, or an object.
     if isinstance(wire, list) and all(isinstance(item, dict) and "type" in item for item in wire):
         return tuple(map(decode_content, wire))
     return jsontext.compact(wire)
@@ -278,6 +282,7 @@ def _encode_result(result: ToolResultMessage, calls: Mapping[str, ToolCall], rep
     if result.content is not None:
         content = result.content
         wire["result"] = content if isinstance(content, str) else _encode_contents(content, report)
+    # `FunctionResultStep.is_error`.
     if result.is_error:
         wire["is_error"] = True
     return restored(wire, result.extra, API) if result.extra else wire

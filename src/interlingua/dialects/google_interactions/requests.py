@@ -39,6 +39,7 @@ from .messages import decode_messages, encode_messages, text_alone
 def decode_request(body: Any, given: Given) -> Request:
     """A request for an interaction. `mint` generates ids for calls without one."""
     wire = an_object(body, API)
+    # ai.google.dev/api/interactions-api: a request names a model or an agent, which has its own model and tools.
     agent = optional(wire.get("agent"))
     asks_agent = agent is not None and "model" not in wire
     messages, form = _decode_input(wire.get("input"), given.api, given.mint)
@@ -84,6 +85,7 @@ def _step(contents: list[Any]) -> dict[str, Any]:
 
 def _decode_tool(wire: Any) -> ToolSpec:
     kind, name = an_object(wire, API).get("type"), wire.get("name")
+    # `Tool`: a function of the client, or a tool of Google's or an MCP server by type.
     if kind != "function" or not isinstance(name, str):
         return ToolSpec(name=str(kind), dialect=API, value=wire)
     tool = ToolSpec(name=name, description=optional(wire.get("description")), input_schema=wire.get("parameters"))
@@ -109,6 +111,7 @@ def _decode_reasoning(config: Mapping[str, Any]) -> Reasoning | None:
 
 
 def _decode_choice(wire: Any) -> ToolChoice | None:
+    # `ToolChoiceConfig`: only `allowed_tools`, with a mode and names; a mode alone is a string.
     allowed = fields_of(fields_of(wire).get("allowed_tools"))
     given = allowed.get("mode", "auto") if allowed else wire
     mode = MODES.get(given) if isinstance(given, str) else None
@@ -214,6 +217,7 @@ def _encode_reasoning(reasoning: Reasoning, report: Reporter) -> dict[str, Any]:
     if reasoning.effort is not None:
         wire["thinking_level"] = reasoning.effort
     if reasoning.summary is not None:
+        # `ThinkingSummaries`: `auto` or `none`.
         wire["thinking_summaries"] = "none" if reasoning.summary == "none" else "auto"
         if reasoning.summary not in ("auto", "none"):
             report.at("$.options.reasoning.summary", "summary", "summaries have no degrees", "weakened")
@@ -233,6 +237,7 @@ def _encode_choice(choice: ToolChoice, report: Reporter) -> Any:
 
 
 def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
+    # The model and the choice to stream are in the body.
     return own_path(quirks, model) or "/interactions"
 
 

@@ -186,6 +186,7 @@ def _encode_envelope(message: AssistantMessage) -> dict[str, Any]:
         "model": message.response_model or message.model or "",
     }
     created = encode_time(message.timestamp, digits=False)
+    # `created` and `updated` are RFC 3339 times.
     if created is not None:
         body |= {"created": created, "updated": created}
     if message.error_message is not None and message.error_message != _explained(stop):
@@ -273,6 +274,7 @@ class StreamDecoder(Decoder):
         self._began = 0  # number of steps so far; an index may repeat
 
     def _read(self, value: Any, frame: Frame) -> None:
+        # The type is in the data, as `event_type`; the name of the SSE event repeats it.
         kind = value.get("event_type") or frame.event
         kind = _RENAMED.get(kind, kind)
         if kind == "step.delta":
@@ -296,6 +298,7 @@ class StreamDecoder(Decoder):
         self._record.begin()
 
     def _update(self, event: dict[str, Any]) -> None:
+        # `InteractionStatusUpdate`: what changes while the interaction runs, before its last event.
         self._shell |= {key: event[key] for key in ("status", "usage", "continuation_token") if key in event}
 
     def _open_step(self, event: dict[str, Any]) -> None:
@@ -325,12 +328,15 @@ class StreamDecoder(Decoder):
         if step is None:  # the start of the step is missing
             self._open_step({"index": index, "step": {"type": _STARTS.get(str(kind), kind)}})
             step = self._open[index]
+        # Deltas of an output have the type of their content; a new type begins a new content.
         if step.kind == "model_output" and kind != "model_output":
             self._add_content(index, step, delta)
         elif kind == "thought_summary":
             self._add_summary(index, step, delta.get("content"))
+        # `ArgumentsDelta`: JSON text in fragments, though a whole step has an object.
         elif kind == "arguments_delta":
             self._record.delta(index, delta.get("arguments") or "")
+        # The signature is a delta of its own, after the summary.
         elif kind == "thought_signature":
             step.wire["signature"] = delta.get("signature")
         elif kind == step.kind:  # fields of the step itself, such as the arguments of a search
@@ -454,6 +460,7 @@ class StreamDecoder(Decoder):
         shell = dict(event["interaction"])
         steps = shell.pop("steps", None)
         self._shell |= shell
+        # Some servers send the steps only with the last event.
         if isinstance(steps, list) and not self._began:
             for key, block in enumerate(_decode_blocks({"steps": steps}, self._ids)):
                 self._record.whole(("whole", key), block)
@@ -521,6 +528,7 @@ class StreamEncoder(Encoder):
 
     def _start(self, message: AssistantMessage) -> bytes:
         body = _encode_envelope(message)
+        # `interaction.created` has no steps and no usage yet.
         shell = {"id": body["id"], "object": "interaction", "status": "in_progress", "model": body["model"]}
         return _event("interaction.created", {"interaction": shell})
 

@@ -73,6 +73,7 @@ GOOGLE_INTERACTIONS = Wire(
         names=NameRule(r"[A-Za-z_][A-Za-z0-9_.:-]*", 64),
         blank_text=False,
         blank_system=True,
+        # ai.google.dev/gemini-api/docs/interactions, Stateful conversation: the server has the steps before.
         server_history=("previous_interaction_id",),
         images=("data", "url"),
         # `ImageContent.mime_type`
@@ -90,6 +91,7 @@ GOOGLE_INTERACTIONS = Wire(
         schema="gemini",
         max_stop_sequences=5,
         max_temperature=2,
+        # `ServiceTier`.
         tiers=("flex", "standard", "priority", "deferred"),
     ),
     vendor="gemini",
@@ -105,7 +107,9 @@ GOOGLE_INTERACTIONS = Wire(
         models_path="/models?pageSize=1",
         list_models=_models,
         request_id="x-goog-request-id",
+        # `ErrorEvent`: an error ends the stream, with the HTTP status 200.
         error_event=lambda error, sent, body: write_sse(jsontext.write({**body, "event_type": "error"}), "error"),
+        # The model is at the top of an answer, and under `interaction` in events.
         model_paths=(("model",), ("interaction", "model")),
     ),
     evidence=(

@@ -132,13 +132,16 @@ _WHOLE = "the wire has one text, one thinking, pictures and calls, in this order
 _NO_BLOCK = "this wire has no such block"
 FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text"),
+    # api/types.go, Message: strings, bare data and calls, so no other fields of ours have a place.
     **dropped("TextBlock.text_signature TextBlock.citations TextBlock.cache"),
     **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end CacheMarker.ttl"),
     **kept("ThinkingBlock.thinking"),
+    # …: `thinking` is a string, sent back as it came.
     **dropped("ThinkingBlock.thinking_signature"),
     **some("ThinkingBlock.redacted", "redacted thinking has no text"),
     **some("ImageBlock.data ImageBlock.url ImageBlock.file_id", "pictures are sent as data only"),
+    # api/types.go, ImageData: bytes, in JSON as base64.
     **some("ImageBlock.mime_type", "pictures are bare data; their type is read from it"),
     **dropped("ImageBlock.detail ImageBlock.cache"),
     **some(
@@ -166,11 +169,13 @@ FIELD_SUPPORT: SupportTable = {
         _WHOLE,
     ),
     **bookkeeping(API),
+    # docs/modelfile.mdx, PARAMETER num_ctx: the window is set by each request, as models are loaded with it.
     **kept("ModelDescriptor.context_window"),
     **some("ToolResultMessage.tool_call_id", "no id is sent where the wire had none"),
     **kept("ToolResultMessage.tool_name"),
     **some("ToolResultMessage.is_error", "only the text shows that it failed"),
     **dropped("ToolResultMessage.cache"),
+    # docs/api.md, `role`: `system`, `user`, `assistant` or `tool`.
     **dropped("SystemMessage.developer Context.system_role", "one role for system messages"),
     **kept("CustomMessage.role CustomMessage.fields"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
@@ -178,9 +183,11 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
     **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.seed"),
     **kept("Options.stream Options.output_schema OutputSchema.schema"),
+    # docs/api.md, `format`: "json", or the schema itself.
     **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
     **some("Options.reasoning Reasoning.effort Reasoning.enabled Reasoning.budget", "see `_encode_reasoning`"),
     **dropped("Reasoning.summary"),
+    # api/types.go, ChatRequest: no field for it, nor for calls in parallel.
     **dropped("Options.tool_choice ToolChoice.mode ToolChoice.names", "tools are always the model's choice"),
     **dropped("Options.parallel_tools Options.cache_retention Options.session_id Options.service_tier"),
     **dropped("Options.metadata"),
@@ -249,6 +256,7 @@ def _decode_call(wire: Any, ids: Ids) -> Block:
     given = function.get("arguments") if isinstance(function, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not _is_arguments(given):
         return OpaqueBlock(dialect=API, value={"tool_calls": wire})
+    # api/types.go, ToolCall: `id` is omitted if empty; releases before it had the field send none.
     id, generated = ids.take(wire.get("id"))
     hints = {GENERATED: True} if generated else {}
     if isinstance(given, str):  # in OpenAI's shape
@@ -331,6 +339,7 @@ class _Parts:
                 report.lost(type(block).__name__, _NO_BLOCK)
 
     def encoded(self) -> dict[str, Any]:
+        # api/types.go, Message: `content` is always there, "" beside calls or thinking.
         wire: dict[str, Any] = {"content": "".join(self.texts)}
         thinking = "".join(self.thoughts)
         if thinking:
@@ -446,6 +455,7 @@ def _plain(message: M, role: str, wire: dict[str, Any]) -> M:
 
 
 def _decode_result(wire: dict[str, Any], turn: OpenCalls) -> ToolResultMessage:
+    # api/types.go, Message: a result is paired by `tool_name`, in newer releases also by `tool_call_id`.
     given = wire.get("tool_name", wire.get("name"))  # OpenAI has `name`
     name = optional(given)
     content = _decode_content(wire, turn.ids)
@@ -571,7 +581,7 @@ def _is_prompt(wire: Any) -> bool:
     )
 
 
-# The fields of `options` in a request: docs/api.md, Generate a chat completion; docs/modelfile.md, PARAMETER.
+# The fields of `options` in a request: docs/api.md, Generate a chat completion; docs/modelfile.mdx, PARAMETER.
 _OPTIONS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -585,7 +595,7 @@ _OPTIONS = {
 def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     options = fields_of(wire.get("options"))
     given_options = read_options(options, _OPTIONS)
-    # docs/modelfile.md, PARAMETER num_predict: -1 is infinite generation.
+    # docs/modelfile.mdx, PARAMETER num_predict: -1 is infinite generation.
     if (given_options["max_tokens"] or 0) < 0:
         given_options["max_tokens"] = None
     return Options(
@@ -597,12 +607,14 @@ def _decode_options(wire: dict[str, Any], given: Given) -> Options:
 
 
 def _decode_reasoning(wire: Any) -> Reasoning | None:
+    # docs/api.md, `think`: on or off, or a level: `low`, `medium`, `high` or `max`.
     if isinstance(wire, bool):
         return Reasoning(enabled=wire)
     return Reasoning(effort=wire) if isinstance(wire, str) and wire else None
 
 
 def _decode_schema(wire: Any) -> OutputSchema | None:
+    # docs/api.md: JSON mode; the prompt has to ask for JSON, too.
     if wire == "json":
         return OutputSchema()
     return OutputSchema(schema=wire) if wire is not None and not isinstance(wire, str) else None
@@ -635,7 +647,7 @@ def _encode_system(system: System, report: Reporter) -> str:
 
 
 def _encode_options(body: dict[str, Any], options: Options, window: int | None, report: Reporter) -> None:
-    # docs/modelfile.md, PARAMETER num_ctx: without it the server uses a small window and silently truncates the
+    # docs/modelfile.mdx, PARAMETER num_ctx: without it the server uses a small window and silently truncates the
     # beginning of a longer conversation.
     if window is not None and window < 1:
         report.at("$.model.contextWindow", "context_window", "num_ctx must be positive", "record")
@@ -646,6 +658,7 @@ def _encode_options(body: dict[str, Any], options: Options, window: int | None, 
         body["format"] = "json" if schema is None else schema
     if options.reasoning is not None:
         _encode_reasoning(body, options.reasoning, report)
+    # api/types.go, ChatRequest: a stream is the default.
     if options.stream is not None:
         body["stream"] = options.stream
     if emitted:
@@ -680,6 +693,7 @@ RESPONSE_SUPPORT: SupportTable = {
     **some("AssistantMessage.stop_detail AssistantMessage.response_model", "sent where the wire has a value for it"),
     **some("AssistantMessage.error_message", "sent where the wire has a value for it"),
     **some("AssistantMessage.timestamp", "a time that the calendar has"),
+    # api/types.go, Metrics: `prompt_eval_count` and `eval_count`.
     **some("Usage.input Usage.cache_read Usage.cache_write Usage.total_tokens", "all input is counted as one"),
     **kept("Usage.output"),
     **some("Usage.cost Usage.reasoning", "the wire does not count it"),
@@ -699,6 +713,7 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
 def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
     """The message with this content, which is already decoded, and the body `wire`."""
     stop = optional(wire.get("done_reason"))
+    # `done` is false in all parts of a stream but the last; in a whole answer that means it was cut.
     cut_off = wire.get("done") is False
     reason = "error" if cut_off else reason_for(stop, STOP_REASONS, content)
     problem = CUT_OFF if cut_off else f"the provider stopped: {stop or 'no reason given'}"
@@ -717,11 +732,13 @@ def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assis
 def _decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
     return {
         **model_names(base, optional(wire.get("model")) or None),
+        # RFC 3339 with nanoseconds, Go's time.Time.
         "timestamp": base.timestamp if base.timestamp is not None else decode_time(wire.get("created_at")),
     }
 
 
 def _decode_usage(wire: dict[str, Any]) -> Usage | None:
+    # api/types.go, Metrics: counts of 0 are omitted.
     if whole(wire.get("prompt_eval_count")) is None and whole(wire.get("eval_count")) is None:
         return None
     return Usage.of(count(wire, "prompt_eval_count"), count(wire, "eval_count"))
@@ -808,12 +825,14 @@ class StreamDecoder(Decoder):
         self._chunk(value, message)
 
     def _chunk(self, value: dict[str, Any], message: Any) -> None:
+        # docs/api/errors.mdx: an error after the first line is a line of its own; the status is 200 by then.
         if "error" in value and message is None:
             self._failed(decode_error(0, value))
             return
         self._note_envelope(value)
         if message is not None:
             self._append_delta(dict(message))
+        # The last line has `done`, the reason and the counts.
         if value.get("done") is True:
             self._finish()
 
@@ -923,6 +942,7 @@ class StreamEncoder(Encoder):
         parts = _encode_blocks(tuple(self._blocks), QUIET)
         out = self._chunk({"content": "", "images": parts.pictures}) if parts.pictures else b""
         for call in parts.calls:
+            # api/types.go, ToolCall: arguments are an object, so that a call cannot come in fragments.
             out += self._chunk({"content": "", "tool_calls": [call]})
         answer = _whole_answer(message, _encode_blocks(blocks_of(message.content), QUIET))
         rest = {key: given for key, given in answer["message"].items() if key not in _ACCUMULATING or not given}

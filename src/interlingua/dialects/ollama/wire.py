@@ -20,6 +20,7 @@ _DETAILS = {"format": "", "family": "interlingua", "families": [], "parameter_si
 
 def _models(names: Sequence[str]) -> dict[str, Any]:
     modified = "2025-01-01T00:00:00Z"
+    # docs/api.md, List Local Models.
     entries = [
         {"name": name, "model": name, "modified_at": modified, "size": 1, "digest": "0" * 64, "details": _DETAILS}
         for name in names
@@ -131,12 +132,14 @@ OLLAMA = Wire(
     codec=codec,
     limits=TargetLimits(
         api=codec.API,
+        # api/types.go, Message: no flag for a failed tool.
         error_flag=False,
         empty_tools=True,  # recorded
         later_system=True,
         images=("data",),  # github.com/ollama/ollama/blob/main/docs/api.md: `images` are base64
         documents=(),
         result_media=False,
+        # …: one string, and the pictures beside it.
         mixed_content=False,
         reasoning=("effort", "switch"),
         opaque=False,
@@ -150,6 +153,7 @@ OLLAMA = Wire(
         models_path="/api/tags",
         list_models=_models,
         content_type=NDJSON,
+        # api/types.go, ChatRequest, `stream`.
         stream_default=True,
         ping=b"",  # no keep-alive: the official client fails on an empty line
         error_event=lambda error, sent, body: write_ndjson(jsontext.write(body)),
@@ -167,6 +171,7 @@ OLLAMA = Wire(
             decode_answer=_of_generated,
         ),
         fixed={
+            # Clients ask for the version before they use newer features, and for a model's capabilities by /api/show.
             "GET /api/version": lambda names, body: {"version": "0.12.0"},
             "GET /api/ps": lambda names, body: {"models": []},  # none is in this machine's memory
             "POST /api/show": _show,

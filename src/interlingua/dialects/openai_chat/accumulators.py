@@ -37,11 +37,13 @@ def merge_delta(known: dict[str, Any], delta: dict[str, Any], accumulator: Itera
         elif isinstance(value, list) and isinstance(before, list):
             for item in value:
                 _merge_item(before, item, accumulator)
+        # Later chunks repeat fields as null or "", which must not replace the value.
         elif key not in known or (value is not None and not (value == "" and before)):
             known[key] = value
 
 
 def _merge_item(known: list[Any], item: Any, accumulator: Iterable[str]) -> None:
+    # In deltas, entries of a list that belong together have the same `index`; those without one are complete.
     index = item.get("index") if isinstance(item, dict) else None
     if index is not None:
         for other in reversed(known):
@@ -100,6 +102,9 @@ class OpenBlock:
 _TEXT_BEGINS, _TEXT_ENDS = '{"input":"', '"}'
 
 
+# platform.openai.com/docs/guides/function-calling, Streaming: the first delta of a call has id and name, the others
+# only its `index` and argument text. Hosts differ: no index (Mistral), the whole call in one delta (Groq, xAI,
+# Mistral), an empty id in later deltas, indices from 1: so neither the index nor the number of deltas is relied on.
 class CallReader:
     """Decodes the deltas of calls. A call is opened when its id and name are known and all calls before it are open."""
 
@@ -170,6 +175,7 @@ class CallReader:
             if index is not None:
                 self._by_index[index] = call
         call.id = call.id or given
+        # A name comes whole: hosts that repeat it in each delta would multiply it if it were appended.
         if name and (call.name is None or not call.pieces):
             call.name = name
         return call

@@ -65,6 +65,8 @@ def _decode_detail_sealed(wire: dict[str, Any]) -> tuple[ThinkingBlock, dict[str
     return ThinkingBlock(thinking="", thinking_signature=optional(wire.get("data")), redacted=True), {}
 
 
+# openrouter.ai/docs/use-cases/reasoning-tokens: text with an optional signature, a summary, or encrypted data. A
+# request returns the entries unchanged and in their order.
 DETAIL_DECODERS: dict[str, Callable[[dict[str, Any]], tuple[ThinkingBlock, dict[str, Any]]]] = {
     "reasoning.text": _decode_detail_text,
     "reasoning.summary": _decode_detail_summary,
@@ -169,12 +171,14 @@ def _decode_tracks(
     _decode_thoughts(wire, tracks, marks, compat, answer=answer)
     content = wire.get("content")
     if isinstance(content, str):
+        # An answer that only calls tools has `content: null`, or "" from some hosts: both mean no text.
         if content or not answer:
             tracks["content"] = [TextBlock(text=content)]
     elif isinstance(content, list):
         tracks["content"] = [decode_assistant_part(part) for part in content]
     elif content is not None:  # some hosts have structured output as an object
         tracks["content"] = [TextBlock(text=jsontext.compact(content))]
+    # …/chat/object: `refusal` is a field beside `content`, which is then null.
     refusal = wire.get("refusal")
     if isinstance(refusal, str) and refusal:
         tracks["refusal"] = [TextBlock(text=refusal, refusal=True)]
@@ -182,6 +186,7 @@ def _decode_tracks(
         tracks["audio"] = [decode_assistant_audio(wire["audio"], answer=answer)]
     if is_legacy_call(wire.get("function_call")) and not repeats_call(wire):
         tracks["function_call"] = [OpaqueBlock(dialect=API, value={"function_call": wire["function_call"]})]
+    # openrouter.ai/docs/features/multimodal/image-generation: pictures of an answer, as `image_url` parts.
     images = wire.get("images")
     if isinstance(images, list) and images:
         pictures = [decode_part(image) for image in images]
@@ -229,6 +234,7 @@ def is_audio(wire: Any) -> bool:
 
 def decode_assistant_audio(wire: dict[str, Any], *, answer: bool) -> AudioBlock:
     """Audio of the model: whole in an answer, by id in a request (platform.openai.com/docs/guides/audio)."""
+    # …/chat/object, `audio`: `expires_at` says until when the id can be sent.
     sound = AudioBlock(file_id=optional(wire.get("id")))
     if answer:
         sound = replace(sound, data=optional(wire.get("data")), transcript=optional(wire.get("transcript")))
@@ -369,6 +375,7 @@ class _AssistantEncode:
             self.blank = True
             self._lose_empty("an empty text")
             return
+        # …/chat/object: `content` of an answer is one string; only a request may have a list of parts.
         if plain and self.answer and self.content and self.content[-1][0]:
             self.merged = True
             self.content[-1] = (True, self.content[-1][1] + block.text)
@@ -402,6 +409,7 @@ class _AssistantEncode:
     def _sign(self, signature: str | None) -> None:
         if signature is None:
             return
+        # The message has one `extra_content`.
         if self.texts == 1 and self.signature is None:
             self.signature = signature
         else:
@@ -442,6 +450,8 @@ class _AssistantEncode:
         encoded = self.thoughts.get(track)
         if encoded:
             self.merged = True
+            # One string per field: a blank line keeps two thoughts apart, as summaries of OpenAI's models are
+            # separated.
             text = "\n\n" + text
         for name in names:
             self.thoughts.setdefault(name, []).append(text)

@@ -140,6 +140,8 @@ _PART_DECODERS: dict[str, Callable[[dict[str, Any]], tuple[Block, dict[str, Any]
     "text": _decode_text,
     "refusal": _decode_refusal,
     "thinking": _decode_thought,
+    # docs.mistral.ai/capabilities/document_ai and …/audio: `document_url`; audio as a URL or base64 under
+    # `input_audio`.
     "image_url": _decode_by_url,
     "audio_url": _decode_by_url,
     "document_url": _decode_document_url,
@@ -178,6 +180,7 @@ _FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/x-wav": "wav", "audi
 
 
 def _mime_of(spelled: str) -> str:
+    # …/chat/create, `input_audio`: `format` is `wav` or `mp3`; RFC 3003 names the latter `audio/mpeg`.
     return "audio/mpeg" if spelled == "mp3" else f"audio/{spelled}"
 
 
@@ -187,6 +190,8 @@ def _format_of(mime: str) -> str:
 
 def decode_cache(wire: Mapping[str, Any]) -> CacheMarker | None:
     """A cache breakpoint, in Anthropic's field, which routers accept, or in OpenAI's own."""
+    # openrouter.ai/docs/features/prompt-caching: `cache_control` on a text part is passed on to Anthropic's and
+    # Google's models; OpenAI's own field is `prompt_cache_breakpoint` (platform.openai.com/docs/guides/prompt-caching).
     for key in (CACHE, BREAKPOINT):
         marker = wire.get(key)
         if isinstance(marker, dict):
@@ -296,6 +301,7 @@ def _encode_file(block: ImageBlock | AudioBlock | DocumentBlock, url: str | None
         if block.data is not None and block.mime_type is None:
             url = block.data
         elif url is None and block.text is not None:
+            # `file_data` is base64 for every type, text included.
             plain = base64.b64encode(jsontext.clean(block.text).encode()).decode()
             url = data_url(block.mime_type or "text/plain", plain)
         if block.file_id is not None:
@@ -329,6 +335,7 @@ def _is_openai_s(cache: CacheMarker) -> bool:
 
 
 def _encode_marker(cache: CacheMarker) -> dict[str, Any]:
+    # Anthropic's marker is `{"type": "ephemeral"}`, OpenAI's `{"mode": "explicit"}`.
     wire = {"mode": "explicit"} if _is_openai_s(cache) else {"type": "ephemeral"}
     if cache.ttl is not None:
         wire["ttl"] = cache.ttl
@@ -409,6 +416,7 @@ def encode_citation(citation: Citation, offset: int) -> dict[str, Any]:
 
 def google_signature(wire: Mapping[str, Any]) -> str | None:
     """Google's thought signature, in `extra_content` of its compatible endpoint."""
+    # ai.google.dev/gemini-api/docs/thought-signatures, OpenAI compatibility: the signature of a call, or of a text.
     content = wire.get("extra_content")
     google = content.get("google") if isinstance(content, dict) else None
     return optional(google.get("thought_signature")) if isinstance(google, dict) else None
@@ -437,6 +445,7 @@ def are_sources(given: Any) -> bool:
     )
 
 
+# …/chat/object, `annotations`: offsets count characters of the whole `content`.
 def shifted(citation: Citation, before: int) -> Citation:
     """The citation with offsets relative to its own text."""
     if not before:
@@ -480,6 +489,7 @@ def _read_call(wire: Any, mint: Callable[[], str], flat: str | None) -> tuple[To
         kind = wire.get("type") or "function"
         function = wire[kind]
     name = string(function["name"])
+    # platform.openai.com/docs/guides/function-calling, Custom tools: the input is one string that need not be JSON.
     if kind == "custom":  # a custom tool takes a text: our argument `input`
         arguments, text, broken = {"input": string(function["input"])}, None, None
         marks[CUSTOM] = True
@@ -489,6 +499,7 @@ def _read_call(wire: Any, mint: Callable[[], str], flat: str | None) -> tuple[To
             marks[OBJECT] = True
     else:
         raise ValueError("neither a function nor a custom tool")
+    # The id is required by the API reference, but some hosts send none, "" or "null".
     if real_id(call_id) is None:
         call_id, marks[GENERATED] = mint(), True
     call = ToolCall(
@@ -516,6 +527,7 @@ def _flat_key(wire: dict[str, Any]) -> str | None:
 
 def _read_arguments(given: Any) -> tuple[dict[str, Any], str | None, str | None, bool]:
     """Fields of a ToolCall, and whether the arguments were an object: some hosts do not send text."""
+    # A call without arguments has no `arguments` from some hosts, "" or "{}" from others.
     if given is None:
         return {}, None, None, False
     if isinstance(given, dict):
@@ -593,6 +605,8 @@ class ResultPairing:
     def answered(self, wire_id: Any) -> tuple[str | None, str | None]:
         """The id and the name of the call for a result with this wire id; None if there is none."""
         wire_id = real_id(wire_id)
+        # Some hosts give calls of different turns the same id, such as the name of the function: only the last turn's
+        # count.
         for at, (known, call_id, name) in enumerate(self._open):
             if known == wire_id:
                 del self._open[at]

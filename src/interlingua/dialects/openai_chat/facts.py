@@ -17,6 +17,8 @@ from ..residual import MESSAGE, RESPONSE, count, json_or_text, keeping, number, 
 API = "openai-completions"
 
 # The fields in which hosts put thinking, in the order in which they are read.
+# The API reference has no field for thinking. `reasoning_content`: DeepSeek
+# (api-docs.deepseek.com/guides/reasoning_model), xAI, Z.AI; `reasoning`: OpenRouter, Groq, Cerebras, Ollama.
 THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 DETAILS = "reasoning_details"
 # The fields with content of an assistant message, in the order of decoding.
@@ -44,6 +46,7 @@ NO_MESSAGE = "~unsaid"  # of an answer: the choice has no message
 FILTERED = "content_filter"
 # Options that are one field each; hosts have several names for the others.
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k"}
+# platform.openai.com/docs/api-reference/chat/create, `prompt_cache_key`: requests with one key reach one cache.
 SERVICE = {"session_id": "prompt_cache_key", "service_tier": "service_tier"}
 
 CACHE, BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
@@ -90,13 +93,17 @@ FIELD_SUPPORT: SupportTable = {
     **some("ThinkingBlock.thinking", "sealed thinking has no text; blank thinking is not sent"),
     **kept("ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
     **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.detail", MEDIA_RULE),
+    # …/chat/create, `messages`: `image_url` has a URL or a data URL, `file` has `file_id` or `file_data` with a
+    # `filename`.
     **some("ImageBlock.file_id", "a picture is data or a URL"),
     **kept("ImageBlock.cache"),
     **some("AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.cache", MEDIA_RULE),
+    # platform.openai.com/docs/guides/audio: an assistant message has `audio` with only the id of an earlier answer.
     **some("AudioBlock.file_id AudioBlock.transcript", "only for the sound of an answer"),
     **some("DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url", MEDIA_RULE),
     **some("DocumentBlock.file_id DocumentBlock.title", MEDIA_RULE),
     **kept("DocumentBlock.cache"),
+    # …/chat/create, `messages`: a file has data or an id, and a name.
     **dropped("DocumentBlock.context DocumentBlock.citations"),
     **some("ToolCall.id", "an empty id is read as none"),
     **kept("ToolCall.name ToolCall.arguments ToolCall.arguments_text ToolCall.parse_error ToolCall.cache"),
@@ -116,6 +123,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolResultMessage.content", "a string is read as one text"),
     **kept("ToolResultMessage.cache"),
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
+    # …/chat/create, tool message: `content` and `tool_call_id`.
     "ToolResultMessage.is_error": Support("dropped", "a tool message has no error flag", False),
     **some("Context.system_role", "`developer` is sent where the host has that role"),
     **kept("CustomMessage.role CustomMessage.fields"),
@@ -124,14 +132,17 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
     **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.seed"),
     **kept("Options.parallel_tools Options.session_id Options.service_tier Options.metadata Options.stream"),
+    # …/chat/create, `prompt_cache_retention`: `in_memory` or `24h`; no value turns the cache off.
     **some("Options.cache_retention", "only that caches be kept for long"),
     **some("Options.reasoning Options.tool_choice Options.output_schema", "see their fields"),
     **some(
         "Reasoning.effort Reasoning.budget Reasoning.enabled",
         "a named effort, a budget or a switch, as the host has it",
     ),
+    # Summaries are of the Responses API: a chat request has only `reasoning_effort`.
     **dropped("Reasoning.summary"),
     **kept("ToolChoice.mode"),
+    # …, `tool_choice`: `allowed_tools` has a mode and a list of tools; a single function has a form of its own.
     **some("ToolChoice.names", "names narrow a choice that allows tools"),
     **kept("OutputSchema.schema"),
     **some(
@@ -149,9 +160,11 @@ RESPONSE_SUPPORT: SupportTable = {
     **some("AssistantMessage.model AssistantMessage.response_model", "one of them is sent"),
     **some("AssistantMessage.stop_reason AssistantMessage.stop_detail", "sent where the wire has a value for it"),
     **some("AssistantMessage.error_message", "sent where no value of the wire shows it"),
+    # …/chat/object: `created` is in seconds.
     **some("AssistantMessage.timestamp", "written in whole seconds"),
     **kept("Usage.input Usage.output Usage.cache_read Usage.cache_write Usage.total_tokens Usage.reasoning Usage.cost"),
     **kept("Cost.input Cost.output Cost.total"),
+    # OpenRouter's `cost` is a number, Perplexity's has parts: neither has one for the cache.
     **record("Cost.cache_read Cost.cache_write Cost.extra", "the price of the cache is not separate"),
 }
 
@@ -162,12 +175,17 @@ RESPONSE_SUPPORT: SupportTable = {
 class Compat(Struct, frozen=True, kw_only=True, rename="camel"):
     """How a host differs from OpenAI's own service. The JSON names are those of `ModelDescriptor.compat`."""
 
+    # platform.openai.com/docs/api-reference/chat/create, `store`: whether OpenAI keeps the answer. Other hosts refuse
+    # the field.
     supports_store: bool | None = None  # True: send `store: false`
     supports_developer_role: bool | None = None  # True: send `developer` to reasoning models; False: never
     supports_reasoning_effort: bool = True
     reasoning_effort_map: dict[str, str | None] = {}  # our effort, or `off`, -> the host's value; null: none
+    # …, `stream_options`: without `include_usage`, a stream has no usage. Some hosts refuse the field.
     supports_usage_in_streaming: bool = True
+    # …/chat/create: `max_tokens` is deprecated and refused by o-series models; most other hosts know only that name.
     max_tokens_field: str = "max_completion_tokens"
+    # docs.mistral.ai/api: the seed is called `random_seed`.
     seed_field: str = "seed"
     requires_tool_result_name: bool = False
     requires_content: bool = False  # an empty text in place of null, beside tool calls
@@ -255,6 +273,8 @@ def _cached(wire: Mapping[str, Any]) -> tuple[int, int]:
     given = wire.get("prompt_tokens_details")
     details = given if isinstance(given, dict) else {}
     read = count(details, "cached_tokens")
+    # DeepSeek: `prompt_cache_hit_tokens` (its misses are the rest); Moonshot: `cached_tokens` beside the counts;
+    # LiteLLM and routers keep Anthropic's `cache_read_input_tokens`.
     for name in ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens", "cache_read_input_tokens"):
         read = read or count(wire, name)
     return read, count(details, "cache_write_tokens") or count(wire, "cache_creation_input_tokens")
@@ -264,6 +284,8 @@ def _is_apart(compat: Compat, prompt: int, output: int, reasoning: int, total: i
     """Whether reasoning is not included in the output (xAI): by `compat`, else by the total."""
     if compat.usage_includes_reasoning is not None:
         return not compat.usage_includes_reasoning
+    # Google Cloud, "Reasoning for Grok models": `reasoning_tokens` is apart from `completion_tokens`; the total has
+    # both.
     return total == prompt + output + reasoning
 
 
@@ -310,6 +332,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     """An error response, an error inside a stream (status 0), or one with status 200."""
     wire = json_or_text(body)
     given = wire[0] if isinstance(wire, list) and wire else wire  # Google's compatible endpoint wraps it in a list
+    # OpenAI has an object; hosts have a text, or the fields of the object at the top.
     error = given.get("error") if isinstance(given, dict) else None
     if not isinstance(error, dict):
         error = (
@@ -318,6 +341,8 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     message = error.get("message") or error.get("detail")
     text = message if isinstance(message, str) else jsontext.compact(message or wire) if wire else ""
     code = error.get("code")
+    # openrouter.ai/docs/api/reference/errors-and-debugging: an error during the answer has HTTP status 200, and its own
+    # status in `code`.
     if isinstance(code, int) and not isinstance(code, bool) and status in (0, 200):
         status = code if 400 <= code < 600 else status
     return provider_error(

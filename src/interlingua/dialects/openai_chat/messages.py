@@ -52,6 +52,7 @@ def _decode_message(wire: Any, pairing: ResultPairing, api: str, compat: Compat)
         return _decode_assistant(wire, pairing, api, compat)
     if role == "tool":
         return _decode_result(wire, pairing)
+    # platform.openai.com/docs/api-reference/chat/create: `developer` replaces `system` for o1 and newer models.
     if role in ("system", "developer"):
         system = SystemMessage(content=_decode_content(wire.get("content")), developer=role == "developer")
         return _with_residual(system, wire, plain_message(role, system.content))
@@ -249,6 +250,7 @@ def _encode_assistant(message: AssistantMessage, compat: Compat, report: Reporte
         emitted = encode_assistant(content, extra_fields or {}, compat, report, answer=False)  # type: ignore[arg-type]
     if extra_fields:
         emitted = put_back(emitted, extra_fields)
+    # …/chat/create: `content` is required unless the message has calls; these hosts refuse null beside them too.
     if compat.requires_content and emitted.get("content") is None:
         emitted["content"] = ""
         report.lost("content", "this host requires a text", "record", field="content")
@@ -301,6 +303,7 @@ def _encode_result(
         emitted = put_back(emitted, extra_fields)
     given = emitted.get("tool_call_id")
     call_id, name = pairing.answered(given)
+    # The API reference has no `name` here; early versions of Mistral's API required it.
     if compat.requires_tool_result_name and result.tool_name is not None:
         emitted.setdefault("name", result.tool_name)
     if name is None:
@@ -320,6 +323,7 @@ def _encode_result_message(
     if isinstance(content, str):
         report.lost("content", "a string is read as one text", "record", field="content")
     elif content is not None:
+        # A string and one text part mean the same (…/chat/create); the string is what every host accepts.
         first = content[0] if len(content) == 1 and not extra_fields.get(PARTS) else None
         if type(first) is TextBlock and is_plain(first):
             content = first.text

@@ -98,6 +98,7 @@ def _decode_openai(wire: dict[str, Any]) -> Reasoning | None:
     effort = optional(wire.get("reasoning_effort"))
     if effort is None:
         return None
+    # …/chat/create, `reasoning_effort`: `none` is the value for no reasoning.
     return Reasoning(effort=effort, enabled=False if effort == "none" else None)
 
 
@@ -106,6 +107,9 @@ def _switched(on: bool, budget: int | None) -> Reasoning:
     return Reasoning(budget=budget, enabled=None if on and budget is not None else on)
 
 
+# platform.openai.com: `reasoning_effort`; openrouter.ai/docs/use-cases/reasoning-tokens: `reasoning`;
+# docs.z.ai/guides/capabilities/thinking and api-docs.deepseek.com: `thinking`; Alibaba Model Studio, Deep thinking:
+# `enable_thinking` and `thinking_budget`; Qwen on vLLM and SGLang: `chat_template_kwargs`.
 # The first decoder that finds its fields wins; other fields stay in the residual.
 _REASONING_DECODERS: dict[str, Callable[[dict[str, Any]], Reasoning | None]] = {
     "openrouter": _decode_openrouter,
@@ -137,6 +141,7 @@ def encode_reasoning(body: dict[str, Any], reasoning: Reasoning, compat: Compat,
 def _encode_effort(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
     effort = reasoning.effort
     if effort is None and reasoning.enabled is False:
+        # …/chat/create, `reasoning_effort`: not every model takes `none`: nothing is sent unless the host has a value.
         effort = "off" if "off" in compat.reasoning_effort_map else None
     if effort is None or not compat.supports_reasoning_effort:
         return {}
@@ -231,6 +236,8 @@ def _decode_field(
 
 def _decode_metadata(wire: dict[str, Any], marks: dict[str, Any]) -> dict[str, Any] | None:
     """`metadata`, with `user` (the id of the end user) as `user_id`, as on other wires."""
+    # …/chat/create, `user`: the end user, for caches and against abuse; `safety_identifier` and `prompt_cache_key`
+    # replace it.
     metadata, user = wire.get("metadata"), wire.get("user")
     labels = metadata if isinstance(metadata, dict) else None
     if labels is not None and "user_id" in labels:
@@ -245,6 +252,7 @@ def _decode_choice(wire: Any) -> ToolChoice | None:
     match wire:
         case "auto" | "none" | "required":
             return ToolChoice(mode=wire)
+        # docs.mistral.ai/capabilities/function_calling: `any` forces a call, as `required` does elsewhere.
         case "any":
             return ToolChoice(mode="required")
         case {"type": "function", "function": {"name": str(name)}}:
@@ -270,6 +278,7 @@ def _allowed_name(tool: Any) -> str | None:
 
 def _decode_schema(wire: Any) -> OutputSchema | None:
     match wire:
+        # …/chat/create, `response_format`: `json_object` is the older mode, valid JSON without a schema.
         case {"type": "json_object"}:
             return OutputSchema()
         case {"type": "json_schema", "json_schema": {"schema": schema} as given} if schema is not None:
@@ -289,6 +298,7 @@ def encode_options(body: dict[str, Any], options: Options, compat: Compat, repor
         body[marks.get("~max_tokens", compat.max_tokens_field)] = options.max_tokens
     write_options(body, options, SAMPLING)
     if options.stop is not None:
+        # …, `stop`: a string or a list of up to four.
         body["stop"] = options.stop[0] if marks.get("~stop") and len(options.stop) == 1 else list(options.stop)
     if options.seed is not None:
         body[marks.get("~seed", compat.seed_field)] = options.seed
@@ -308,6 +318,7 @@ def encode_options(body: dict[str, Any], options: Options, compat: Compat, repor
     if options.stream is not None:
         body["stream"] = options.stream
         if options.stream and compat.supports_usage_in_streaming:
+            # …, `stream_options`: only with `stream: true`.
             body["stream_options"] = {"include_usage": True}
 
 
@@ -322,7 +333,7 @@ def _encode_retention(
         report.at("$.options.cacheRetention", "cache_retention", "caching cannot be turned off here", "weakened")
     elif marks.get("~retention"):
         body["prompt_cache_retention"] = "in_memory"
-    else:  # `in_memory` is the default, and newer models refuse it
+    else:  # `in_memory` is refused by newer models; without the field, older ones do as the organization has set
         report.at("$.options.cacheRetention", "cache_retention", "the default needs no field", "record")
 
 
@@ -348,6 +359,7 @@ def _encode_schema(schema: OutputSchema, report: Reporter) -> dict[str, Any]:
         return {"type": "json_object"}
     if schema.name is None:
         report.at("$.options.outputSchema.name", "name", "this wire wants every schema named", "record")
+    # …: `json_schema.name` is required, of letters, digits, `_` and `-`, at most 64 characters.
     fields: dict[str, Any] = {"name": "output" if schema.name is None else schema.name, "schema": schema.schema}
     if schema.description is not None:
         fields["description"] = schema.description
@@ -358,6 +370,7 @@ def _encode_schema(schema: OutputSchema, report: Reporter) -> dict[str, Any]:
 
 def _encode_metadata(body: dict[str, Any], metadata: dict[str, Any], marks: Mapping[str, Any]) -> None:
     user = metadata.get("user_id")
+    # …, `user`: a stable id of the end user; `metadata` holds up to 16 strings for the owner of the key.
     if isinstance(user, str) and not marks.get("~metadata"):
         body["user"] = user
         metadata = {key: value for key, value in metadata.items() if key != "user_id"}
@@ -518,6 +531,7 @@ def _encode_system(
             report.at("$.systemRole", "system_role", "the role of the first message", "record")
         return None
     developer = given == "developer" and compat.supports_developer_role is not False
+    # platform.openai.com/docs/guides/reasoning: from o1 on, developer messages replace system messages.
     if compat.supports_developer_role and request.model.reasoning:
         developer = True
     if given != ("developer" if developer else None):
@@ -565,8 +579,11 @@ def _encode_host(body: dict[str, Any], compat: Compat) -> None:
     if compat.supports_store:
         body["store"] = False
     if compat.open_router_routing:
+        # openrouter.ai/docs/features/provider-routing.
         body["provider"] = compat.open_router_routing
     if compat.vercel_gateway_routing:
+        # vercel.com/docs/ai-gateway/models-and-providers/provider-filtering-and-ordering: `order` and `only`, under
+        # `gateway`.
         body["providerOptions"] = {"gateway": compat.vercel_gateway_routing}
 
 

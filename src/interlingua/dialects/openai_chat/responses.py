@@ -81,6 +81,7 @@ def read_answer(
 
 def reason_of(stop: str | None, content: tuple[Block, ...]) -> StopReason:
     """Our stop reason. A refusal is an error, whatever `finish_reason` is."""
+    # …/guides/structured-outputs, Refusals: a refusal has `finish_reason: stop`, and its text in `refusal`.
     for block in content:
         if isinstance(block, TextBlock) and block.refusal:
             return "error"
@@ -116,6 +117,7 @@ def _filters(wire: Mapping[str, Any]) -> list[str]:
     found += [prompt for prompt in prompts if isinstance(prompt, dict)] if isinstance(prompts, list) else []
     names: dict[str, None] = {}
     for holder in found:
+        # Azure uses both spellings.
         results = holder.get("content_filter_results") or holder.get("content_filter_result")
         for name, result in results.items() if isinstance(results, dict) else ():
             if isinstance(result, dict) and result.get("filtered") is True:
@@ -131,6 +133,7 @@ def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str
     }
 
 
+# `created` is 0 from hosts that do not know the time.
 def _decode_time(seconds: Any) -> int | None:
     given = whole(seconds)
     return given * 1000 if given else None
@@ -198,6 +201,7 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
         raise decode_error(0, wire)
     compat, choices = compat_of(given.quirks), wire.get("choices")
     envelope = {key: value for key, value in wire.items() if key != "choices"}
+    # Azure sends `choices: []` where its filter blocked the prompt.
     if not choices:
         empty = wire if "choices" in wire else envelope
         return read_answer(empty, None, (), {}, base, compat)

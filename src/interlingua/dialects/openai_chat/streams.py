@@ -99,6 +99,8 @@ class StreamDecoder(Decoder):
         self._latest: dict[str, Any] = {}  # … is merged when a chunk with other keys comes
         self._choice: dict[str, Any] = {}  # the first choice without its message
         self._message: dict[str, Any] = {}  # fields of the message beside its tracks, and empty tracks
+        # …/chat/create, `n`: several choices share a stream; the chunks of all are interleaved, with one
+        # `finish_reason` each.
         self._others: dict[Any, dict[str, Any]] = {}  # the other choices, whole
         self._block = OpenBlock(self._record, self._finished)
         self._calls = CallReader(self._record, self._block, ResultPairing(self._mint))
@@ -151,6 +153,7 @@ class StreamDecoder(Decoder):
                 self._read_choice(choice)
 
     def _complete(self) -> bool:
+        # `data: [DONE]` ends a stream (…/chat/streaming). Hosts leave it out: a finish reason is as good an end.
         if self._ended or self._choice.get("finish_reason"):
             return True
         return not (self._choice or self._message or self._others) and is_prompt_filtered(self._shell)
@@ -231,8 +234,11 @@ class StreamDecoder(Decoder):
     def _read_shell(self, key: str, value: Any) -> None:
         """Handles the fields of a choice beside its delta."""
         if key == "finish_reason":
+            # OpenRouter repeats the chunk with `finish_reason` when it sends the usage; other hosts send "" or null
+            # after it.
             if value or not self._choice.get(key):
                 self._choice[key] = value
+        # Some hosts send growing counts in every chunk: the last replaces the others, no sum.
         elif key == "usage":
             self._choice[key] = value
         else:
@@ -506,6 +512,7 @@ class StreamEncoder(Encoder):
         self._residual = residual.get(MESSAGE) or {}
         self._started = True
         self._set_head(put_back(encode_envelope(message, self._compat), residual))
+        # OpenAI's first chunk has the role and no text; clients take it as the start of the message.
         return self._write({"role": "assistant"})
 
     def _set_head(self, envelope: dict[str, Any]) -> None:
@@ -738,6 +745,7 @@ class StreamEncoder(Encoder):
             if isinstance(delta.get("tool_calls"), list):  # clients expect `index`
                 delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(delta["tool_calls"])]
             chunks.append({**self._envelope, "choices": [{**rest, "delta": delta}]})
+        # …/chat/streaming, `usage`: the last chunk before `[DONE]` has it, with an empty `choices`.
         if usage is not None and self._has_usage:
             chunks.append({**self._envelope, "choices": [], "usage": usage})
         return before + b"".join(write_sse(json_line(chunk)) for chunk in chunks) + write_sse(b"[DONE]")

@@ -21,6 +21,8 @@ def _without_usage(frames: bytes) -> bytes:
     """Frames without usage, as if `include_usage` was not set: no `usage: null`, no chunk with usage only."""
     if b'"usage"' not in frames:
         return frames
+    # …/api-reference/chat/create, `stream_options`: with `include_usage`, all chunks have `usage`, null but for the
+    # last.
     frames = _USAGE_NULL.sub(b"", frames)
     return _FRAME.sub(_unless_usage_only, frames) if b'"usage"' in frames else frames
 
@@ -127,6 +129,7 @@ _LIMITS = TargetLimits(
     # "string too long. Expected a string with maximum length 40"; hosts have ids such as `functions.weather:0`.
     ids=NameRule(VISIBLE, 40),
     error_flag=False,
+    # …/api-reference/chat/create, `messages`: any order of roles, but results right after the message with the calls.
     later_system=True,
     joined_calls=True,
     images=("data", "url"),
@@ -137,6 +140,7 @@ _LIMITS = TargetLimits(
     audio=("data",),
     audio_types=("audio/wav", "audio/mpeg"),
     media_bytes=50_000_000,
+    # …, `messages`, tool message: `content` is a string or text parts.
     result_media=False,
     answer_audio=True,  # …/guides/audio: audio of an earlier answer is referred to by id
     reasoning=("effort",),
@@ -145,8 +149,10 @@ _LIMITS = TargetLimits(
     cache_breakpoints={"~as": "prompt_cache_breakpoint"},
     custom_tools=True,
     custom_form=CustomTools({"~custom": True}, nested=True),
+    # …/guides/structured-outputs, Supported schemas: every field required, `additionalProperties: false`.
     strict="all required",
     named_schemas=True,
+    # …/api-reference/chat/create: `stop` has up to four sequences, `temperature` is between 0 and 2.
     max_stop_sequences=4,
     max_temperature=2,
 )
@@ -176,6 +182,7 @@ OPENAI_CHAT = Wire(
         rate_headers=rate_headers,
         model_paths=(("model",),),
         usage_option=("stream_options", "include_usage"),
+        # …/chat/streaming, `obfuscation`: random padding against measuring the size of chunks.
         varying=("obfuscation",),
         without_usage=_without_usage,
         request_headers=OPENAI_HEADERS,

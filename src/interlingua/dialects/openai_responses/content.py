@@ -70,6 +70,8 @@ NO_HINTS: Mapping[str, Any] = {}
 
 def kind_of(wire: Mapping[str, Any]) -> str:
     """The type of an item; optional for messages."""
+    # …/responses/create, `input`: a message with a role and content needs no type; an item with only an id refers to
+    # another.
     kind = wire.get("type")
     if kind is None:
         return "message" if "role" in wire else "item_reference"
@@ -124,6 +126,8 @@ def _id_stem(response_id: str) -> str:
 
 def default_fields(kind: str, at: int, stem: str) -> dict[str, Any]:
     """The default fields of an item or part of this kind in an answer."""
+    # …/responses/object: ids begin with `msg_`, `rs_`, `fc_` or `ctc_` by type, and the API refuses an item of input
+    # with another beginning.
     match kind:
         case "message":
             return {"id": f"msg_{stem}{at}", "status": "completed"}
@@ -172,6 +176,7 @@ def _decode_image(wire: dict[str, Any]) -> ImageBlock:
         mime_type=mime,
         url=address if data is None else None,
         file_id=optional(wire.get("file_id")),
+        # …/responses/create, `input_image`: `detail` is `auto` unless given.
         detail=None if wire.get("detail") == AUTO else optional(wire.get("detail")),
         cache=_decode_cache(wire),
     )
@@ -192,6 +197,7 @@ def _decode_file(wire: dict[str, Any]) -> DocumentBlock:
     data = optional(wire.get("file_data"))
     mime = None
     head, cut, rest = data.partition(";base64,") if data is not None else ("", "", "")
+    # …/guides/file-inputs: `file_data` is a data URL; base64 without one is accepted from older clients.
     if cut and head.startswith("data:"):  # else bare base64
         mime, data = media_type(head.removeprefix("data:")), rest
     return DocumentBlock(
@@ -315,6 +321,7 @@ def _encode_audio(block: AudioBlock, report: Reporter) -> dict[str, Any]:
     sound: dict[str, Any] = {"data": block.data}
     if block.mime_type is not None:
         kind = block.mime_type.removeprefix("audio/")
+        # …, `input_audio`: `format` is `mp3` or `wav`.
         sound["format"] = "mp3" if kind == "mpeg" else kind
         if _sound_type(sound["format"]) != block.mime_type:
             report.lost("mime_type", "the wire has its own name for the type", "weakened", field="mimeType")
@@ -325,6 +332,7 @@ def _encode_audio(block: AudioBlock, report: Reporter) -> dict[str, Any]:
 
 
 def _encode_cache(cache: CacheMarker) -> dict[str, Any]:
+    # …/responses/create, `prompt_cache_breakpoint`: the only mode; without `ttl`, the lifetime is that of the request.
     wire = {"mode": "explicit"}
     if cache.ttl is not None:
         wire["ttl"] = cache.ttl
@@ -391,6 +399,7 @@ def _decode_parts(content: Any, stem: str | None) -> tuple[list[tuple[int, TextB
 def _decode_encoded(wire: Any, stem: str | None) -> TextBlock:
     """A part of an answer's message."""
     kind = wire["type"]
+    # …/guides/structured-outputs, Refusals: a part of its own in the message's content.
     if kind == "refusal":
         block = TextBlock(text=string(wire["refusal"]), refusal=True)
     elif kind in ("output_text", "input_text", "text"):
@@ -415,6 +424,7 @@ def _decode_citation(wire: dict[str, Any]) -> Citation:
         start=whole(wire.get(start)) if start else None,
         end=whole(wire.get(end)) if end else None,
     )
+    # Files are cited by `file_id`, which is in the residual: only the type is needed to write them again.
     if kind != "url_citation" or citation.url is None:
         citation = replace(citation, extra={API: {"type": kind}})
     return keeping(citation, API, wire, _encoded_citation(citation))
@@ -474,6 +484,7 @@ def _encoded_part(block: TextBlock, report: Reporter) -> dict[str, Any]:
         if block.citations:
             report.lost("citations", "a refusal cites nothing", field="citations")
         return {"type": "refusal", "refusal": block.text}
+    # `annotations` is required in `output_text`, even if empty.
     noted = _encode_citations(block.citations, report) if block.citations else []
     return {"type": "output_text", "text": block.text, "annotations": noted}
 
@@ -521,6 +532,8 @@ def decode_item(
 
 def _decode_reasoning(wire: dict[str, Any], at: int, stem: str | None, mint: Mint) -> list[tuple[int, Block]]:
     texts: list[str] = []
+    # …/responses/object, reasoning: `summary` is a list of texts, empty unless asked for; `content` is the reasoning
+    # itself, from open models.
     summary = _measured(wire.get("summary") or [], "summary_text", texts)
     content = _measured(wire["content"], "reasoning_text", texts) if isinstance(wire.get("content"), list) else None
     text = "\n\n".join(texts)
@@ -544,6 +557,7 @@ def _measured(parts: Any, kind: str, texts: list[str]) -> list[Any]:
 
 
 def _decode_call(wire: dict[str, Any], at: int, stem: str | None, mint: Mint) -> list[tuple[int, Block]]:
+    # A call has two ids: `call_id`, to which its result refers, and `id`, the item's own.
     id = optional(wire.get("call_id"))
     given = wire.get("arguments", "")
     hints: dict[str, Any] = {GENERATED: True} if id is None else {}
@@ -571,6 +585,7 @@ def _decode_call(wire: dict[str, Any], at: int, stem: str | None, mint: Mint) ->
 
 def _decode_server_call(wire: dict[str, Any], at: int, stem: str | None, mint: Mint) -> list[tuple[int, Block]]:
     kind = wire["type"]
+    # …/guides/tools-tool-search: with `execution: client` the application searches and sends the output.
     if wire.get("execution") == "client":
         raise ValueError("a call for the client to run")
     name, key = SERVER_CALLS[kind]
@@ -700,6 +715,7 @@ def _encoded_server_call(block: ServerToolCall, kind: str) -> dict[str, Any]:
 
 def _encoded_reasoning(block: ThinkingBlock) -> dict[str, Any]:
     summary, content = _reasoning_parts(block)
+    # `summary` is required in a reasoning item of input, even if empty.
     wire: dict[str, Any] = {"type": "reasoning", "summary": summary}
     if content is not None:
         wire["content"] = content

@@ -24,9 +24,11 @@ STOP_REASONS: dict[str, StopReason] = {
     "max_messages": "length",
     "content_filter": "error",
 }
+# Of these the reference has `max_output_tokens` and `content_filter`; `max_messages` came from a host.
 REASONS = frozenset({"max_output_tokens", "max_messages", "content_filter"})
 WIRE_STOP_REASONS = {"length": "max_output_tokens", "error": "failed", "aborted": "cancelled"}
 # Options that are one field each.
+# platform.openai.com/docs/api-reference/responses/create. It has no `stop`, `seed` or `top_k`, unlike Chat Completions.
 OPTIONS = {
     "parallel_tools": "parallel_tool_calls",
     "max_tokens": "max_output_tokens",
@@ -34,9 +36,12 @@ OPTIONS = {
     "top_p": "top_p",
 }
 SERVICE = {"session_id": "prompt_cache_key", "service_tier": "service_tier"}
+# `in-memory` is the spelling of older versions of the reference.
 RETENTIONS: dict[Any, Literal["short", "long"]] = {"24h": "long", "in_memory": "short", "in-memory": "short"}
 
 # Calls that the provider executes: our name of the tool (None: in the item), and the field with the arguments.
+# …/responses/object, `output`: each of OpenAI's tools has an item type of its own, with its own name for what is asked.
+# `x_search_call` is xAI's (docs.x.ai/docs/guides/tools).
 SERVER_CALLS: dict[str, tuple[str | None, str | None]] = {
     "web_search_call": ("web_search", "action"),
     "file_search_call": ("file_search", "queries"),
@@ -67,8 +72,10 @@ NULLS = frozenset(
 )  # fields that are refused as input if null
 # A custom tool takes a text: our argument `input`.
 CUSTOM = "custom_tool_call"
+# Both have `call_id` and `output`; the type must be that of the call.
 RESULTS = ("function_call_output", "custom_tool_call_output")
 # The keys of an annotation for its title, start and end.
+# …/responses/object, `annotations`: a `file_citation` has one `index` in place of a range.
 CITATIONS: dict[str, tuple[str | None, str | None, str | None]] = {
     "url_citation": ("title", "start_index", "end_index"),
     "container_file_citation": ("filename", "start_index", "end_index"),
@@ -90,11 +97,15 @@ UNEVEN: tuple[str, ...] = ()
 
 FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text Citation.title Citation.url Citation.start Citation.end"),
+    # `refusal` and `output_text` with annotations are parts of output messages; input has `input_text`, `input_image`,
+    # `input_file`.
     **some("TextBlock.refusal TextBlock.citations", "answers have them, and citations need a URL; input has neither"),
+    # …/responses/create: `prompt_cache_breakpoint` is a field of the parts of input.
     **some("TextBlock.cache", "input can be marked, answers cannot"),
     **dropped("Citation.cited_text TextBlock.text_signature"),
     **kept("CacheMarker.ttl"),
     **kept("ThinkingBlock.thinking ThinkingBlock.thinking_signature"),
+    # …/guides/reasoning: `encrypted_content` is there beside a summary or without one: there is no other kind of item.
     **dropped("ThinkingBlock.redacted", "sealed reasoning is reasoning without a summary"),
     **some(
         "ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id ImageBlock.detail ImageBlock.cache"
@@ -118,11 +129,13 @@ FIELD_SUPPORT: SupportTable = {
     **bookkeeping(API),
     **kept("ToolResultMessage.tool_call_id ToolResultMessage.content"),
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
+    # `function_call_output` has `call_id` and `output` only.
     **some("ToolResultMessage.is_error", "an error is written into the text of the result"),
     **dropped("ToolResultMessage.cache"),
     **some("Context.system_role", "only a message has a role, and there may be none"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict"),
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
+    # …/guides/prompt-caching: tools are part of the prefix that is cached, without a marker of their own.
     **dropped("ToolSpec.cache"),
     **kept("Options.max_tokens Options.temperature Options.top_p Options.parallel_tools Options.session_id"),
     **kept("Options.service_tier Options.metadata Options.stream Options.tool_choice Options.reasoning"),
@@ -160,6 +173,8 @@ RESPONSE_SUPPORT: SupportTable = {
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error response, or the error event of a stream (status 0)."""
     wire = json_or_text(body)
+    # …/responses-streaming/error: an error event has `code`, `message` and `param` at its top, an error body under
+    # `error`.
     error = wire.get("error") if isinstance(wire, dict) else None
     if not isinstance(error, dict):
         error = wire if isinstance(wire, dict) else {}

@@ -35,6 +35,8 @@ def decode_messages(wire: list[Any], api: str = API, first: int = 0) -> tuple[Me
     return tuple(messages_in(wire, api, first))
 
 
+# The API has no messages of several items: reasoning, texts and calls of a turn follow each other in one list, and only
+# the client's next item shows where the turn ends.
 def messages_in(wire: Iterable[Any], api: str = API, first: int = 0) -> Iterator[Message]:
     """The same one at a time."""
     calls: dict[str, ToolCall] = {}  # by either id; a repeated id refers to the latest call
@@ -60,6 +62,7 @@ def _is_answers(item: Any) -> bool:
     kind = kind_of(item)
     if kind == "message":
         return item.get("role") == "assistant" or not isinstance(item.get("role"), str)
+    # The provider's own search is followed by its output, which is then of the model as well.
     if kind == "tool_search_output":
         return item.get("execution") != "client"
     return kind not in CLIENTS and kind not in RESULTS
@@ -132,6 +135,7 @@ def _encoded_bare(message: AssistantMessage) -> dict[str, Any]:
 
 def _note_call(call: ToolCall, calls: dict[str, ToolCall]) -> None:
     calls[call.id] = call
+    # Some clients put the item's id into `call_id` of the result.
     item = call.extra.get(API, {}).get("id") if call.extra else None
     if isinstance(item, str):
         calls[item] = call
@@ -193,6 +197,7 @@ def _encode_result(result: ToolResultMessage, call: ToolCall | None, report: Rep
 
 
 def _encoded_result(result: ToolResultMessage, call: ToolCall | None, report: Reporter) -> dict[str, Any]:
+    # …/guides/function-calling, Custom tools: a custom call is answered by `custom_tool_call_output`.
     custom = call is not None and bool(call.extra) and is_custom(call)
     wire: dict[str, Any] = {"type": RESULTS[custom], "call_id": result.tool_call_id}
     if result.content is not None:

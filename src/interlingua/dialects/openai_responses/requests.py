@@ -84,6 +84,7 @@ def _decode_context(wire: dict[str, Any], api: str) -> tuple[Context, dict[str, 
     given = wire.get("input", [])
     tools = _decode_tools(wire.get("tools"))
     system: System = optional(wire.get("instructions"))
+    # …/responses/create, `input`: a string is one user message.
     if isinstance(given, str):
         user = replace(USER, extra={}, content=given)
         return replace(CONTEXT, extra={}, system=system, messages=(user,), tools=tools), {INPUT: True}
@@ -130,6 +131,7 @@ def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
 
 def _decode_tool(wire: dict[str, Any]) -> ToolSpec:
     name, kind = wire.get("name"), wire.get("type")
+    # Functions are flat here, without the `function` object of Chat Completions; all other types are tools of OpenAI.
     if kind != "function" or not isinstance(name, str):
         return ToolSpec(name=name if isinstance(name, str) else str(kind), dialect=API, value=wire)
     tool = ToolSpec(
@@ -159,6 +161,7 @@ def _decode_effort(wire: Any) -> Reasoning | None:
     if not isinstance(wire, dict):
         return None
     effort = optional(wire.get("effort"))
+    # platform.openai.com/docs/guides/reasoning: `none` is the lowest effort, that is no reasoning at all.
     off = effort == "none"
     return Reasoning(
         effort=None if off else effort, enabled=False if off else None, summary=optional(wire.get("summary"))
@@ -173,6 +176,8 @@ def _decode_choice(wire: Any) -> ToolChoice | None:
     match wire.get("type"):
         case "function" if isinstance(wire.get("name"), str):
             return ToolChoice(mode="required", names=(wire["name"],))
+        # …/responses/create, `tool_choice`: `allowed_tools` has its mode and tools at the top, in Chat Completions
+        # under its name.
         case "allowed_tools" if wire.get("mode") in ("auto", "required"):
             names = _decode_allowed(wire.get("tools"))
             if names is None:
@@ -195,6 +200,7 @@ def _decode_schema(text: Any) -> OutputSchema | None:
     given = text.get("format") if isinstance(text, dict) else None
     if not isinstance(given, dict):
         return None
+    # …, `text.format`: the older JSON mode, which takes no schema.
     if given.get("type") == "json_object":
         return OutputSchema()
     if given.get("type") != "json_schema" or given.get("schema") is None:
@@ -256,6 +262,7 @@ def encode_body(request: Request, items: list[Any], report: Reporter) -> dict[st
     if request.model.id:
         body["model"] = request.model.id
     if context.system is not None and not _is_item(context):
+        # …, `instructions`: text only, and not carried over to a response that continues this one.
         body["instructions"] = context.system
     body["input"] = items[0]["content"] if extra_fields.get(INPUT) and _is_string(items) else items
     if context.tools is not None:
@@ -282,13 +289,14 @@ def _is_string(items: list[Any]) -> bool:
 
 def _encode_service(body: dict[str, Any], options: Options, report: Reporter) -> None:
     if options.metadata is not None:
+        # …, `metadata`: up to 16 strings under keys of up to 64 characters.
         body["metadata"] = options.metadata
     write_options(body, options, SERVICE)
     if options.cache_retention == "none":
         report.at("$.options.cacheRetention", "cache_retention", "the cache cannot be switched off", "weakened")
     elif options.cache_retention == "long":
         body["prompt_cache_retention"] = "24h"
-    elif options.cache_retention is not None:  # `in_memory` is the default, and newer models refuse it
+    elif options.cache_retention is not None:  # newer models refuse `in_memory`; others do as the organization has set
         report.at("$.options.cacheRetention", "cache_retention", "the default needs no field", "record")
     if options.stream is not None:
         body["stream"] = options.stream
@@ -298,6 +306,7 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
     wire: dict[str, Any] = {"type": "function", "name": spec.name}
     if spec.description is not None:
         wire["description"] = spec.description
+    # …/responses/create, `tools`: `parameters` and `strict` are required, and may be null.
     wire["parameters"] = spec.input_schema
     wire["strict"] = spec.strict  # the default is true: platform.openai.com/docs/guides/function-calling, Strict mode
     return restored(wire, spec.extra, API) if spec.extra else wire

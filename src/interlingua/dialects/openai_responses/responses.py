@@ -88,12 +88,14 @@ def _decode_time(seconds: Any) -> int | None:
 def _wire_stop_reason(wire: Mapping[str, Any]) -> str | None:
     """The reason of an incomplete answer, else the status."""
     status, details = optional(wire.get("status")), wire.get("incomplete_details")
+    # …/responses/object, `incomplete_details`: null unless the status is `incomplete`.
     reason = optional(details.get("reason")) if isinstance(details, dict) and status == "incomplete" else None
     return reason or status
 
 
 def _reason(stop: str | None, status: Any, content: tuple[Block, ...]) -> StopReason:
     known = known_reason(stop, STOP_REASONS) or ("length" if status == "incomplete" else None)
+    # A refusal is a completed response.
     if known in (None, "stop"):
         for block in content:
             if isinstance(block, TextBlock) and block.refusal:
@@ -114,6 +116,7 @@ def decode_usage(wire: Any) -> Usage | None:
     read, written = count(given, "cached_tokens"), count(given, "cache_write_tokens")
     price = number(wire.get("cost"))
     usage = Usage.of(
+        # …, `usage`: `input_tokens` includes cached tokens, `output_tokens` includes reasoning.
         max(count(wire, "input_tokens") - read - written, 0),
         count(wire, "output_tokens"),
         cache_read=read,
@@ -176,6 +179,7 @@ def _encode_answer(
         "object": "response",
         "created_at": _encode_time(message.timestamp),
         "status": status_given(stop),
+        # …: these fields are required and null where they do not apply; SDKs fail on a response without them.
         "error": None if error is None else {"code": _error_code(message), "message": error},
         "incomplete_details": {"reason": stop} if stop in REASONS else None,
         "instructions": None,
@@ -193,6 +197,7 @@ def _encode_answer(
 
 def _error_code(message: AssistantMessage) -> str:
     """The wire's code for the kind of failure."""
+    # …/responses/object, `error.code`: an enum, in which `server_error` is what has no code of its own.
     failure = failure_of(message)
     return (
         code_of(failure) if isinstance(failure, ContextTooLong | RateLimited | Overloaded) else None

@@ -103,6 +103,8 @@ class StreamDecoder(Decoder):
 
     # the envelope
 
+    # platform.openai.com/docs/api-reference/responses-streaming: `response.created`, `queued` and `in_progress` carry
+    # the response so far, without output.
     def _began(self, event: dict[str, Any]) -> None:
         response = event.get("response")
         if isinstance(response, dict):
@@ -119,6 +121,7 @@ class StreamDecoder(Decoder):
     def _ended(self, event: dict[str, Any]) -> None:
         response = event.get("response")
         response = response if isinstance(response, dict) else {}
+        # Hosts leave the status out of the terminal event: its type says the same.
         if response.get("status") is None and event["type"] in _ENDS:
             response = {**response, "status": _ENDS[event["type"]]}
         self._shell.update(response)
@@ -220,6 +223,8 @@ class StreamDecoder(Decoder):
         if item.done:
             return
         item.done = True
+        # …/responses/object, reasoning: `encrypted_content` may be incomplete in `output_item.added`: the finished item
+        # counts.
         wire = self._with_streamed(item, wire)
         record, unmatched = self._record, dict(item.keys)
         for place, block in self._decoded(wire, item.at):
@@ -270,6 +275,7 @@ class StreamDecoder(Decoder):
             parts.append(part)
         return parts
 
+    # …/response/completed: the terminal event repeats all items; some hosts send items only there.
     def _fill(self, output: list[Any]) -> None:
         """Uses the output of the terminal event for items that were not streamed or not finished."""
         left = [item for item in self._items if item.keys or item.done]  # only items with content
@@ -394,6 +400,7 @@ class StreamDecoder(Decoder):
         place = (field, _index(event, index))
         pieces = item.pieces.get(place)
         if pieces is None:
+            # A summary has several parts, without a separator between them.
             if item.pieces:
                 self._record.delta(item.keys[0], "\n\n")
             pieces = item.pieces[place] = []
@@ -566,6 +573,8 @@ class StreamEncoder(Encoder):
 
     def _event(self, kind: str, **given: Any) -> bytes:
         self._number += 1
+        # …/responses-streaming: `sequence_number` counts from 0 over all events, and the SSE event has the name of the
+        # type.
         return write_sse(json_line({"type": kind, "sequence_number": self._number, **given}), kind)
 
     def _start(self, message: AssistantMessage) -> bytes:
@@ -654,6 +663,8 @@ class StreamEncoder(Encoder):
         encoded.open += 1
         self._open[index] = encoded, place
         part = encode_content_text(block, QUIET, answer=True)
+        # …: `output_item.added`, `content_part.added`, deltas, `output_text.done`, `content_part.done`,
+        # `output_item.done`: SDKs read deltas into the part that was added.
         return begun + opened + self._content_part(encoded, place, "added", part)
 
     def _announce(self, index: int, kind: str, wire: dict[str, Any], residual: Mapping[str, Any]) -> bytes:
@@ -778,5 +789,7 @@ class StreamEncoder(Encoder):
 
 
 _NOTHING = AssistantMessage(content=())
+# The reference has no terminal event for `cancelled`.
 _TERMINAL = {"incomplete": "response.incomplete", "failed": "response.failed", "cancelled": "response.failed"}
+# `response.created` has the status `in_progress`, and no usage yet.
 _PENDING = {"status": "in_progress", "error": None, "incomplete_details": None, "usage": None}

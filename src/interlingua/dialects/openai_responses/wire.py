@@ -152,12 +152,14 @@ _LIMITS = TargetLimits(
     error_flag=False,
     item_ids=True,  # "Item 'fc_…' was provided without its required 'reasoning' item"
     later_system=True,
+    # …/guides/conversation-state: with one of these the provider has earlier items, which the body lacks.
     server_history=("previous_response_id", "conversation", "prompt"),
     max_images=500,
     animations=False,
     documents=("data", "url", "file"),
     document_types=FILE_TYPES,
     media_bytes=50_000_000,
+    # The call item of a server tool has its result in it.
     server_tools="single",
     families=("openai",),
     signed_thinking=True,
@@ -168,6 +170,7 @@ _LIMITS = TargetLimits(
     custom_form=CustomTools({"~type": "custom_tool_call"}),
     strict="all required",  # …/guides/structured-outputs: all fields required, objects closed
     named_schemas=True,
+    # …/responses/create, `temperature`: between 0 and 2.
     max_temperature=2,
 )
 
@@ -194,8 +197,10 @@ OPENAI_RESPONSES = Wire(
         varying=("sequence_number", "obfuscation"),
         request_headers=OPENAI_HEADERS,
         opening_event=b"response.output_item.added",  # the OpenAI SDK refuses a second one with the same index
+        # …/api-reference/responses: get, input_items, cancel, delete.
         stored_route=r"/responses/([^/]+)(?:/(input_items|cancel))?",
         item_blocks=item_blocks,
+        # …/api-reference/responses/input-tokens: takes a request's body.
         count=Count(
             route=r"/responses/input_tokens",
             answer=lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
