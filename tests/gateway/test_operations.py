@@ -39,6 +39,7 @@ from interlingua.gateway.accounts import Accounts
 from interlingua.gateway.gate import KeyGate
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger
+from interlingua.gateway.metrics import Metrics
 from interlingua.gateway.state import MemoryState
 from interlingua.testing import Server, faults
 from interlingua.testing.threads import LoopThread
@@ -911,9 +912,9 @@ async def test_what_is_passed_on_is_in_the_ledger_and_errors_are_the_wires_own(
         (401, {"error": {"message": f"incorrect key: {key}", "type": "auth"}}),
     ]
     upstream.route("POST", path, lambda received: answers.pop(0))
-    ledger = Ledger(f"sqlite:{tmp_path / 'ledger.db'}")
+    ledger, metrics = Ledger(f"sqlite:{tmp_path / 'ledger.db'}"), Metrics()
     body = {"model": "openai-completions", "input": "text " * 40}
-    async with Gateway(settings_for(upstream), observers=[ledger]) as gateway:
+    async with Gateway(settings_for(upstream), observers=[ledger, metrics]) as gateway:
         assert (await asked(gateway, "POST", "/v1/embeddings", body))[0] == 200
         assert (await asked(gateway, "POST", "/v1/embeddings", body))[0] == 200
         status, refused = await asked(gateway, "POST", "/v1/embeddings", body)
@@ -921,6 +922,8 @@ async def test_what_is_passed_on_is_in_the_ledger_and_errors_are_the_wires_own(
     (row,) = await ledger.usage(("model",))
     assert (row.model, row.calls, row.errors, row.estimated) == ("up-openai-completions/test-model", 3, 1, 1)
     assert row.input == 7 + len(json.dumps(body)) // 4
+    counted = metrics.exposition().decode()
+    assert 'lane="passed",status="502"} 1' in counted and 'error="CredentialsRefused"} 1' in counted
     await ledger.close()
 
 

@@ -17,6 +17,7 @@ from ..connect.stream import LARGEST_ANSWER, Timeouts, scrubbed
 from ..connect.transport import Reply as Upstream
 from ..connect.transport import Transport, whole
 from ..dialects.framing import essence
+from ..dialects.provider_errors import as_provider_error, status_of
 from ..dialects.wire import JSON
 from ..values import jsontext
 from ..values.errors import Aborted, BadRequest, FormatError, InterlinguaError, TimedOut
@@ -98,7 +99,7 @@ class Passthrough:
         # The key of a client of Google may stand in the query: it is the gateway's, and goes no further.
         query = "&".join(one for one in http.rel_url.raw_query_string.split("&") if one and not one.startswith("key="))
         url = endpoint.base + path.removeprefix(place.wire.http.base) + (f"?{query}" if query else "")
-        exchange.attempts, counter = 1, _UsageCounter()
+        exchange.attempts, counter, is_charged = 1, _UsageCounter(), False
         try:
             async with asyncio.timeout(place.timeouts.first) as clock, place.turn():
                 upstream = await self._transport.send("POST", url, endpoint.headers, body)
@@ -116,7 +117,7 @@ class Passthrough:
                     upstream.close()
             if upstream.status >= 400:
                 raise place.wire.codec.decode_error(upstream.status, answer, upstream.headers)
-            exchange.status = upstream.status
+            exchange.status, is_charged = upstream.status, True
             counter.usage = _reported_usage(answer)
             return web.Response(status=upstream.status, body=answer, headers=headers)
         except (TimeoutError, InterlinguaError) as error:
@@ -126,16 +127,17 @@ class Passthrough:
                 failure = TimedOut("the stream was silent, or took, too long")
             else:
                 failure = TimedOut(f"no response within {place.timeouts.first:g} s")
-            if not exchange.is_stream:
-                raise failure from None
             exchange.error = failure
+            if not exchange.is_stream:
+                exchange.status = status_of(as_provider_error(failure))
+                raise failure from None
             channel.abort()  # nobody knows the form of an error within the stream: it must not look whole
             return channel.response
         except (asyncio.CancelledError, ConnectionError):
-            exchange.is_aborted, exchange.error = True, Aborted(LEFT)
+            exchange.is_aborted, exchange.error, is_charged = True, Aborted(LEFT), True
             raise
         finally:
-            if exchange.status or exchange.is_aborted:  # the provider has the input, and charges it
+            if is_charged or exchange.is_stream:  # the provider has the input
                 exchange.is_estimated = counter.usage is None or exchange.error is not None
                 exchange.answer = AssistantMessage(content=(), usage=counter.usage or Usage.of(tokens, 0))
             self._settlement.close(exchange, reservation)
