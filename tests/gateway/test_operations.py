@@ -39,9 +39,11 @@ from interlingua.gateway.accounts import Accounts
 from interlingua.gateway.gate import KeyGate
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger
+from interlingua.gateway.metrics import Metrics
 from interlingua.gateway.state import MemoryState
 from interlingua.testing import Server, faults
 from interlingua.testing.threads import LoopThread
+from interlingua.values.errors import Overloaded
 from interlingua.values.messages import Usage
 from laws.test_odd_answers import TEXT
 
@@ -911,9 +913,9 @@ async def test_what_is_passed_on_is_in_the_ledger_and_errors_are_the_wires_own(
         (401, {"error": {"message": f"incorrect key: {key}", "type": "auth"}}),
     ]
     upstream.route("POST", path, lambda received: answers.pop(0))
-    ledger = Ledger(f"sqlite:{tmp_path / 'ledger.db'}")
+    ledger, metrics = Ledger(f"sqlite:{tmp_path / 'ledger.db'}"), Metrics()
     body = {"model": "openai-completions", "input": "text " * 40}
-    async with Gateway(settings_for(upstream), observers=[ledger]) as gateway:
+    async with Gateway(settings_for(upstream), observers=[ledger, metrics]) as gateway:
         assert (await asked(gateway, "POST", "/v1/embeddings", body))[0] == 200
         assert (await asked(gateway, "POST", "/v1/embeddings", body))[0] == 200
         status, refused = await asked(gateway, "POST", "/v1/embeddings", body)
@@ -921,6 +923,8 @@ async def test_what_is_passed_on_is_in_the_ledger_and_errors_are_the_wires_own(
     (row,) = await ledger.usage(("model",))
     assert (row.model, row.calls, row.errors, row.estimated) == ("up-openai-completions/test-model", 3, 1, 1)
     assert row.input == 7 + len(json.dumps(body)) // 4
+    counted = metrics.exposition().decode()
+    assert 'lane="passed",status="502"} 1' in counted and 'error="CredentialsRefused"} 1' in counted
     await ledger.close()
 
 
@@ -962,6 +966,59 @@ async def test_the_usage_of_other_paths_is_counted_in_each_form(answer: Any, exp
                 assert 200 == response.status
                 await response.read()
     assert (Usage.of(50 - expected, 9, cache_read=expected), False) == (ended[0].usage, ended[0].is_estimated)
+
+
+@pytest.mark.parametrize("form", ["application/json", "text/event-stream"])
+async def test_a_request_on_another_path_ends_before_the_gateway(form: str) -> None:
+    """
+    A drain waits for it. When the time is over it ends in an error of its wire, or as a stream that is broken off.
+    """
+    go_on, begun, is_stream = asyncio.Event(), asyncio.Event(), form != "application/json"
+
+    async def provider(http: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": form})
+        if is_stream:
+            await response.prepare(http)
+            await response.write(b"data: {}\n\n")
+        begun.set()
+        await go_on.wait()
+        await response.prepare(http)
+        await response.write(b"{}")
+        return response
+
+    app = web.Application()
+    app.router.add_post("/v1/embeddings", provider)
+    body = {"model": "own/test-model", "input": "text"}
+    async with TestServer(app) as server, aiohttp.ClientSession() as session, asyncio.timeout(20):
+        own = ProviderSettings(id="own", api="openai-completions", base_url=f"{server.make_url('/v1')}")
+        for seconds in (10.0, 0.1):
+            ended: list[Exchange] = []
+            gateway = Gateway(Settings(providers=(own,), listen=Listen(port=0)), observers=[_Ended(ended)])
+            await gateway.start()
+            asking = asyncio.ensure_future(session.post(f"{gateway.url}/v1/embeddings", json=body))
+            await begun.wait()
+            if is_stream:
+                await asking
+            draining = asyncio.ensure_future(gateway.drain(seconds))
+            await asyncio.sleep(0.3)
+            assert draining.done() == (seconds < 1)
+            if seconds > 1:
+                go_on.set()
+            await draining
+            await gateway.stop()
+            response = await asking
+            if seconds > 1:
+                assert 200 == response.status and (await response.read()).endswith(b"{}")
+                assert ended[0].error is None
+            elif is_stream:
+                with pytest.raises(aiohttp.ClientError):
+                    await response.read()
+            else:
+                assert 503 == response.status and "is stopping" in (await response.json())["error"]["message"]
+            assert 0 == gateway.open_exchanges
+            go_on.clear()
+            begun.clear()
+        assert isinstance(ended[0].error, Overloaded) and not ended[0].is_aborted and ended[0].is_estimated
 
 
 @pytest.mark.parametrize("way", ["whole", "client leaves", "provider breaks", "silence", "total"])

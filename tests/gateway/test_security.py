@@ -25,7 +25,7 @@ from gateway.test_defects import ask
 from interlingua.gateway import Gateway
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.service import Service
-from interlingua.gateway.settings import ClientLimits, Listen, Settings
+from interlingua.gateway.settings import ClientLimits, Listen, ProviderSettings, Settings
 from interlingua.gateway.settings_file import LogSettings, RecordingSettings, ServeSettings
 from interlingua.testing import Server, faults
 
@@ -490,6 +490,26 @@ async def test_only_the_headers_of_a_request_go_on_to_a_provider(tmp_path: Path)
         assert secret not in str(seen) and not {"cookie", "x-forwarded-for", "x-evil"} & seen.keys()
         assert {"tools-2024", "cache-2025"} <= set(seen.get("anthropic-beta", "").split(", "))
         assert "s1" == seen.get("x-claude-code-session-id")
+
+
+async def test_one_header_of_a_name_reaches_a_provider(tmp_path: Path) -> None:
+    """A client's word replaces that of the settings in any case, and its list is joined to theirs."""
+    given = {"Anthropic-Version": "2023-01-01", "anthropic-BETA": "tools-2024"}
+    with Server(strict=True) as upstream:
+        own = ProviderSettings(
+            id="anthropic", base_url=upstream.base_url("anthropic-messages"), api_keys=("upstream-key",), headers=given
+        )
+        gateway = Settings(providers=(own,), listen=Listen(port=0))
+        async with serving(tmp_path, gateway=gateway) as service:
+            body = {**DOORS["/v1/messages"], "model": "anthropic/claude-sonnet-4-5"}
+            for headers in ({}, {"anthropic-version": "2023-06-01", "anthropic-beta": "cache-2025"}):
+                status, text, _ = await send(service, "/v1/messages", body, headers=headers)
+                assert 200 == status, text
+    before, after = (request.headers for request in upstream.requests)
+    assert ["2023-01-01"] == before.getall("anthropic-version") and ["2023-06-01"] == after.getall("anthropic-version")
+    assert ["tools-2024"] == before.getall("anthropic-beta") and ["tools-2024,cache-2025"] == after.getall(
+        "anthropic-beta"
+    )
 
 
 async def test_no_text_of_a_client_makes_a_header(tmp_path: Path) -> None:

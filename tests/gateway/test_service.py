@@ -48,7 +48,7 @@ from interlingua.gateway.settings_file import (
 from interlingua.gateway.state import StateError
 from interlingua.sessions import Session, store_at
 from interlingua.testing import Cut, Server
-from interlingua.values.errors import InterlinguaError
+from interlingua.values.errors import AuthFailed, InterlinguaError
 from interlingua.values.request import ModelCost, ModelDescriptor
 
 BODY = {"model": "debug/echo", "max_tokens": 64, "messages": [{"role": "user", "content": "hello"}]}
@@ -270,19 +270,33 @@ def test_a_line_that_a_killed_gateway_cut_spoils_no_other(tmp_path: Path) -> Non
         assert after == path.read_bytes()
 
 
-async def test_the_access_log_has_every_request_and_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_logs_metrics_spans_and_the_ledger_have_requests_and_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """JSON lines with the request's id, also for what was refused; names from outside are cleaned."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     log = tmp_path / "access.log"
     with Server() as server:
+        server.say("Well.")
+        server.answer(AuthFailed("no such key", status=401))
         place = ProviderSettings(id="anthropic", base_url=server.base_url("anthropic-messages"))
         gateway = Settings(listen=Listen(port=0), providers=(place,))
         settings = ServeSettings(gateway=gateway, log=LogSettings(access=str(log)))
-        secret = await _ask_with_names_that_are_keys(tmp_path, settings)
+        exporter, provider = InMemorySpanExporter(), TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        telemetry.enable(tracer_provider=provider, meter_provider=MeterProvider())
+        try:
+            secret = await _ask_with_names_that_are_keys(tmp_path, settings)
+        finally:
+            telemetry.disable()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [(200, "ci"), (401, "local"), (404, "ci"), (200, "ci")] == [(line["status"], line["key"]) for line in lines]
-    assert 4 == len({line["id"] for line in lines}) and (0o600 == log.stat().st_mode & 0o777)
-    assert secret not in log.read_text() and "wrongwrong" not in log.read_text()
+    statuses = [(line["status"], line["key"]) for line in lines]
+    assert [(200, "ci"), (401, "local"), (404, "ci"), (200, "ci"), (502, "ci")] == statuses
+    assert 5 == len({line["id"] for line in lines}) and (0o600 == log.stat().st_mode & 0o777)
+    counted, ledger = (tmp_path / "metrics").read_text(), (tmp_path / "gateway.db").read_bytes()
+    spans = "".join(span.to_json() for span in exporter.get_finished_spans())
+    for kept in (log.read_text(), counted, ledger.decode("latin-1"), spans, caplog.text):
+        assert secret not in kept and "wrongwrong" not in kept and "anthropic" in kept
 
 
 async def _ask_with_names_that_are_keys(folder: Path, settings: ServeSettings) -> str:
@@ -291,7 +305,9 @@ async def _ask_with_names_that_are_keys(folder: Path, settings: ServeSettings) -
         await ask(service, secret)
         await ask(service, "sk-ant-" + "api03-wrongwrongwrongwrong0123456789")
         await ask(service, secret, model=f"{secret}\n{{}}")
-        await ask(service, secret, model=f"anthropic/{secret}")
+        for _ in range(2):
+            await ask(service, secret, model=f"anthropic/{secret}")
+        (folder / "metrics").write_bytes(service.metrics.exposition())
     return secret
 
 

@@ -8,14 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from ..connect.auth.credentials import Scrubber
 from ..values import jsontext
 from ..values.errors import ProviderError
 from ..values.places import private_folder
-from .exchange import Exchange
+from .exchange import Exchange, safe_name
 
 _log = logging.getLogger(__name__)
-_LONGEST = 200  # characters of a name that a client chose
 
 
 class AccessLog:
@@ -84,8 +82,8 @@ def record_of(exchange: Exchange) -> dict[str, Any]:
         "id": exchange.id,
         "key": exchange.key.name,
         "wire": exchange.wire.api,
-        "asked": _safe(exchange.asked_model),
-        "model": _safe(f"{model.provider}/{model.id}") if model is not None else None,
+        "asked": safe_name(exchange.asked_model),
+        "model": safe_name(f"{model.provider}/{model.id}") if model is not None else None,
         "lane": exchange.lane,
         "stream": exchange.is_stream,
         "status": exchange.status,
@@ -97,9 +95,9 @@ def record_of(exchange: Exchange) -> dict[str, Any]:
         "cost": exchange.cost,
         "estimated": exchange.is_estimated or None,
         "aborted": exchange.is_aborted or None,
-        "session": _safe(exchange.session) if exchange.session else None,
+        "session": safe_name(exchange.session) if exchange.session else None,
         "error": type(error).__name__ if error is not None else None,
-        "code": _safe(error.code) if isinstance(error, ProviderError) and error.code else None,
+        "code": safe_name(error.code) if isinstance(error, ProviderError) and error.code else None,
     }
     if usage is not None:
         found |= {name: getattr(usage, name) for name in ("input", "output", "cache_read", "cache_write")}
@@ -108,11 +106,3 @@ def record_of(exchange: Exchange) -> dict[str, Any]:
 
 def _since(exchange: Exchange, at: float | None) -> float | None:
     return None if at is None else round(at - exchange.started, 6)
-
-
-def _safe(text: str) -> str:
-    """Returns an external name, truncated, and without anything that looks like a key."""
-    return _SCRUBBER(text[:_LONGEST])
-
-
-_SCRUBBER = Scrubber(())

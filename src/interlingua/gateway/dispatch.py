@@ -14,7 +14,7 @@ from ..values.errors import AuthFailed, ContextTooLong, InterlinguaError, RateLi
 from ..values.messages import AssistantMessage
 from ..values.tokens import estimate
 from .cache_breaks import SentPrompts
-from .exchange import Exchange
+from .exchange import Exchange, safe_name
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
 from .incoming import Incoming
 from .lanes import Attempt
@@ -118,7 +118,7 @@ class Dispatcher:
         """Returns the failure of a place as a client may see it: a refused key is the gateway's, not the client's."""
         if not isinstance(failure, AuthFailed):
             return failure
-        refused = f"{place.name} refused the gateway's credentials"
+        refused = f"{safe_name(place.name)} refused the gateway's credentials"
         if time.monotonic() - self._refused.get(place.model.provider, -math.inf) > _REMIND:
             self._refused[place.model.provider] = time.monotonic()
             _log.error("%s (status %d): %s; check the keys of its provider", refused, failure.status, failure.message)

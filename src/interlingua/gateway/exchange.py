@@ -4,6 +4,7 @@ The routes and lanes fill an `Exchange` on the way; the gate, the ledger, the re
 read it. None of them handles single events: a stream is observed when it has ended, however it ended.
 """
 
+import functools
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol, TypeAlias
@@ -11,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ..connect.auth.credentials import Scrubber
 from ..dialects.wire import Wire
 from ..values.errors import InterlinguaError
 from ..values.losses import Loss
@@ -20,6 +22,7 @@ from .cache_breaks import CacheBreak
 from .handover import BrokenOff
 
 Lane: TypeAlias = Literal["same", "translated", "passed"]
+_LONGEST_NAME = 200  # characters
 
 
 class ClientKey(Struct, frozen=True, kw_only=True):
@@ -171,3 +174,12 @@ class Observer(Protocol):
     """
 
     async def observe(self, exchange: Exchange) -> None: ...
+
+
+@functools.lru_cache(maxsize=1024)
+def safe_name(text: str) -> str:
+    """Returns a name that a client chose, as it may be kept: truncated, and without anything that looks like a key."""
+    return _SCRUBBER(text[:_LONGEST_NAME])
+
+
+_SCRUBBER = Scrubber(())

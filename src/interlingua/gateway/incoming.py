@@ -34,7 +34,7 @@ ClientRequest: TypeAlias = web.BaseRequest | PlainRequest
 LARGE_BODY = 64 * 1024  # bytes of a request above which it is worked on beside the event loop
 _KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
 _SESSION_HEADERS = ("session_id", "conversation_id", "x-session-id", "x-claude-code-session-id")
-# Content codings that aiohttp decodes; it leaves others as they are.
+# Content codings of bodies; any other is refused.
 _READABLE_CODINGS = frozenset({"", "identity", "gzip", "deflate", "zstd"})
 
 

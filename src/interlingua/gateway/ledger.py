@@ -24,7 +24,7 @@ from msgspec.structs import astuple
 from ..dialects.provider_errors import as_provider_error, status_of
 from ..values.messages import Usage
 from .accounts import NANO, SpentAmounts
-from .exchange import Exchange
+from .exchange import Exchange, safe_name
 from .journal import Journal
 from .state import StateDatabase, StateError, WritePace, open_database
 
@@ -103,8 +103,8 @@ def entry_of(exchange: Exchange) -> LedgerEntry:
         at=finished,
         day=_day(int(finished // 86_400)),
         key=exchange.key.name,
-        model=f"{model.provider}/{model.id}" if model is not None else exchange.asked_model,
-        asked=exchange.asked_model,
+        model=safe_name(f"{model.provider}/{model.id}" if model is not None else exchange.asked_model),
+        asked=safe_name(exchange.asked_model),
         wire=exchange.wire.api,
         status=_outcome(exchange),
         attempts=exchange.attempts,

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from ..serving.access import write_private
 from ..values.regular import read_regular
 from .accounts import NANO
-from .exchange import Exchange
+from .exchange import Exchange, safe_name
 from .ledger import charged_cost
 
 # The version of the text format is part of the type: Prometheus selects its parser by it.
@@ -178,6 +178,7 @@ class Metrics:
 
     def _label(self, model: str) -> str:
         """The name of a model; `other` for those beyond the first so many, since a provider's may be made up."""
+        model = safe_name(model)
         if model not in self._models:
             if len(self._models) >= _MODELS:
                 return "other"

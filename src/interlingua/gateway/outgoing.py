@@ -245,8 +245,8 @@ def refuse_losses(outgoing: Outgoing, allowed: str) -> None:
 def request_headers(
     place: Place, incoming: Incoming, fixed: Mapping[str, str], key: str | None, lane: Lane
 ) -> Mapping[str, str]:
-    """Returns the headers of the target, those of its row for this request, and the client's own on the same
-    wire.
+    """Returns the headers of the target, those of its row for this request, and the client's own on the same wire; of
+    one name, in any case, a single one.
     """
     connector = place.connector
     assert isinstance(connector, HttpConnector)
@@ -254,15 +254,24 @@ def request_headers(
     forwarded = incoming.headers if lane == "same" else {}
     if own is None and not forwarded:
         return fixed
-    added = dict(own(replace(incoming.request, model=place.model), key)) if own is not None else {}
-    for name, value in forwarded.items():
-        before = next((one for one in added if one.lower() == name.lower()), None)
+    headers = dict(fixed)
+    if own is not None:
+        _merge(headers, own(replace(incoming.request, model=place.model), key), replaces=False)
+    _merge(headers, forwarded, replaces=True)
+    return headers
+
+
+def _merge(headers: dict[str, str], given: Mapping[str, str], *, replaces: bool) -> None:
+    """Adds headers. Lists (`anthropic-beta`) are joined; a single word (`anthropic-version`) replaces, or stays."""
+    for name, value in given.items():
+        before = next((one for one in headers if one.lower() == name.lower()), None)
         if before is None:
-            added[name] = value
-        elif value not in added[before]:
-            # Lists (`anthropic-beta`) are joined; a single word (`anthropic-version`) is the client's.
-            added[before] = f"{added[before]},{value}" if "beta" in name.lower() else value
-    return {**fixed, **added}
+            headers[name] = value
+        elif "beta" in name.lower():
+            if value not in headers[before]:
+                headers[before] = f"{headers[before]},{value}"
+        elif replaces:
+            headers[before] = value
 
 
 async def signed(

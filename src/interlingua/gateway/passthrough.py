@@ -7,8 +7,8 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote, unquote
 
 from aiohttp import web
@@ -17,15 +17,17 @@ from ..connect.stream import LARGEST_ANSWER, Timeouts, scrubbed
 from ..connect.transport import Reply as Upstream
 from ..connect.transport import Transport, whole
 from ..dialects.framing import essence
+from ..dialects.provider_errors import as_provider_error, status_of
 from ..dialects.wire import JSON
 from ..values import jsontext
 from ..values.errors import Aborted, BadRequest, FormatError, InterlinguaError, TimedOut
 from ..values.messages import AssistantMessage, Usage
+from .dispatch import Dispatcher
 from .exchange import Exchange, Gate
 from .incoming import aside, json_object, read_body
-from .replying import LEFT, ClientReply, HttpChannel, in_time
+from .replying import LEFT, ClientReply, HttpChannel, in_time, stopping_error
 from .rewriting import renaming
-from .routing import NO_CONVERSATION, Place, Router
+from .routing import NO_CONVERSATION, Router
 from .settings import ClientLimits
 from .settlement import Settlement
 
@@ -39,17 +41,18 @@ _COUNTS = (
     ("prompt_eval_count", "eval_count", ""),
     ("total_tokens", "", ""),  # Voyage
 )
-# The failure of a place as a client may see it.
-Blamed: TypeAlias = Callable[[InterlinguaError, Place], InterlinguaError]
 
 
 class Passthrough:
-    """The paths that the gateway only passes on, for keys that may use them."""
+    """The paths that the gateway only passes on, for keys that may use them. `active`: tasks with an open exchange."""
 
-    def __init__(self, transport: Transport, settlement: Settlement, blamed: Blamed) -> None:
+    def __init__(
+        self, transport: Transport, settlement: Settlement, dispatcher: Dispatcher, active: set[asyncio.Task[Any]]
+    ) -> None:
         self._transport = transport
         self._settlement = settlement
-        self._blamed = blamed
+        self._dispatcher = dispatcher
+        self._active = active
 
     async def answer(
         self,
@@ -98,7 +101,10 @@ class Passthrough:
         # The key of a client of Google may stand in the query: it is the gateway's, and goes no further.
         query = "&".join(one for one in http.rel_url.raw_query_string.split("&") if one and not one.startswith("key="))
         url = endpoint.base + path.removeprefix(place.wire.http.base) + (f"?{query}" if query else "")
-        exchange.attempts, counter = 1, _UsageCounter()
+        exchange.attempts, counter, is_charged = 1, _UsageCounter(), False
+        task = asyncio.current_task()
+        assert task is not None
+        self._active.add(task)
         try:
             async with asyncio.timeout(place.timeouts.first) as clock, place.turn():
                 upstream = await self._transport.send("POST", url, endpoint.headers, body)
@@ -116,26 +122,35 @@ class Passthrough:
                     upstream.close()
             if upstream.status >= 400:
                 raise place.wire.codec.decode_error(upstream.status, answer, upstream.headers)
-            exchange.status = upstream.status
+            exchange.status, is_charged = upstream.status, True
             counter.usage = _reported_usage(answer)
             return web.Response(status=upstream.status, body=answer, headers=headers)
-        except (TimeoutError, InterlinguaError) as error:
-            if isinstance(error, InterlinguaError):
-                failure = self._blamed(scrubbed(error, place.secrets), place)
+        except (TimeoutError, InterlinguaError, asyncio.CancelledError) as error:
+            failure: InterlinguaError
+            if isinstance(error, asyncio.CancelledError):
+                is_charged = True
+                if not self._dispatcher.is_stopping:
+                    exchange.is_aborted, exchange.error = True, Aborted(LEFT)
+                    raise
+                failure = stopping_error()
+            elif isinstance(error, InterlinguaError):
+                failure = self._dispatcher.blamed(scrubbed(error, place.secrets), place)
             elif exchange.is_stream:
                 failure = TimedOut("the stream was silent, or took, too long")
             else:
                 failure = TimedOut(f"no response within {place.timeouts.first:g} s")
-            if not exchange.is_stream:
-                raise failure from None
             exchange.error = failure
+            if not exchange.is_stream:
+                exchange.status = status_of(as_provider_error(failure))
+                raise failure from None
             channel.abort()  # nobody knows the form of an error within the stream: it must not look whole
             return channel.response
-        except (asyncio.CancelledError, ConnectionError):
-            exchange.is_aborted, exchange.error = True, Aborted(LEFT)
+        except ConnectionError:
+            exchange.is_aborted, exchange.error, is_charged = True, Aborted(LEFT), True
             raise
         finally:
-            if exchange.status or exchange.is_aborted:  # the provider has the input, and charges it
+            self._active.discard(task)
+            if is_charged or exchange.is_stream:  # the provider has the input
                 exchange.is_estimated = counter.usage is None or exchange.error is not None
                 exchange.answer = AssistantMessage(content=(), usage=counter.usage or Usage.of(tokens, 0))
             self._settlement.close(exchange, reservation)

@@ -203,7 +203,7 @@ class Recorder(asyncio.Protocol):
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
-        # A socket, not a pipe: when the gateway is killed, the kernel delivers what was written, and then the end.
+        # Both ways in one descriptor. When the gateway is killed, the kernel delivers what was written, then the end.
         ours, theirs = socket.socketpair()
         try:
             with theirs:

@@ -272,7 +272,7 @@ class ClientReply:
         kind = JSON if self._as_array else facts.content_type
         headers = {**self.headers(self._losses), "Content-Type": kind + (facts.charset if kind == SSE else "")}
         if kind == SSE:
-            # html.spec.whatwg.org, 9.2.7: proxies must not keep a stream of events.
+            # RFC 9111, 5.2.2.4: no cache may answer another request with it.
             headers["Cache-Control"] = "no-cache"
             headers["X-Accel-Buffering"] = "no"  # nginx would keep events back
         # The status is sent with the first byte: a later failure can only be an event.

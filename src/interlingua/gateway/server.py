@@ -110,8 +110,8 @@ class Gateway:
         self._endpoints = Endpoints(self._references, self._background)
         prompts = SentPrompts(settings.recall_bytes // 4) if settings.recall_bytes > 0 else None
         self._dispatcher = Dispatcher(self._transport, self.breaker, self._references, prompts)
-        self._passthrough = Passthrough(self._transport, self._settlement, self._dispatcher.blamed)
         self._active: set[asyncio.Task[Any]] = set()  # each with an open exchange
+        self._passthrough = Passthrough(self._transport, self._settlement, self._dispatcher, self._active)
         self._sockets: set[SocketLanes] = set()
         self._grace = _SHUTDOWN
         self._is_draining = False  # no new requests

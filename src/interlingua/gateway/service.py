@@ -23,7 +23,7 @@ from ..values.errors import InterlinguaError
 from ..values.places import home
 from .access_log import AccessLog
 from .accounts import READ, Accounts
-from .exchange import Exchange, Observer
+from .exchange import Exchange, Observer, safe_name
 from .gate import KeyGate
 from .keys import ClientKeys
 from .ledger import Ledger
@@ -53,11 +53,13 @@ class _Traces:
 
     def note(self, exchange: Exchange) -> None:
         if telemetry.is_enabled() and exchange.model is not None and exchange.request is not None and exchange.attempts:
-            answer = exchange.answer  # its own usage is that of a part, if it was cut
+            answer = exchange.answer
+            if answer is not None:  # its own usage is that of a part, if it was cut
+                answer = replace(answer, usage=exchange.usage, model=answer.model and safe_name(answer.model))
             telemetry.record(
-                exchange.model,
+                replace(exchange.model, id=safe_name(exchange.model.id)),
                 exchange.request,
-                None if answer is None else replace(answer, usage=exchange.usage),
+                answer,
                 exchange.error,
                 started=exchange.started,
                 first=exchange.first_byte,
