@@ -1256,6 +1256,32 @@ def test_results_of_promptfoo_are_read_one_by_one(tmp_path: Path) -> None:
         assert (found[-1].messages[1].stop_reason, found[-1].messages[1].error_message) == ("error", "Timeout")
 
 
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ('[{"role":"user","parts":[{"text":"Hi"}]}]', "Hi"),
+        ('{"contents":[{"role":"user","parts":[{"text":"Hi"}]}]}', "Hi"),
+        ('{"model":"m","messages":[{"role":"user","content":"Hi"}]}', "Hi"),
+        ('[{"role":"user","content":{"a":1}}]', '[{"role":"user","content":{"a":1}}]'),
+        ('[{"role":"user","text":"Hi"}]', '[{"role":"user","text":"Hi"}]'),
+    ],
+)
+def test_prompts_of_promptfoo_are_messages_or_the_text_that_was_sent(raw: str, expected: str) -> None:
+    """JSON that is in no provider's shape is a text."""
+    document = sample("promptfoo/output.json")
+    document["results"]["results"][0] |= {"prompt": {"raw": raw}, "response": {"output": "Hello."}}
+    found = il.decode(document)
+    assert [one.text for one in found.messages] == [expected, "Hello."]
+
+
+@pytest.mark.parametrize("output", [{"role": "system", "content": "x"}, {"role": "tool", "content": "x"}])
+def test_json_of_promptfoo_that_is_no_message_of_the_assistant_is_a_text(output: dict[str, str]) -> None:
+    """A model may be asked for such an object."""
+    document = sample("promptfoo/output.json")
+    document["results"]["results"][0]["response"] = {"output": output}
+    assert il.decode(document).messages[-1].text == json.dumps(output, separators=(",", ":"))
+
+
 def test_chats_of_older_versions_of_autogen_are_read_by_the_names_of_their_speakers() -> None:
     """One message answers several calls; the roles are those in the view of one agent. A result has the total."""
     result = sample("autogen/result.json")
