@@ -1338,7 +1338,7 @@ def test_reasoning_and_the_counts_of_net_are_read_from_semantic_kernel() -> None
 
 
 def test_branches_of_a_session_of_the_agents_sdk_are_conversations(tmp_path: Path) -> None:
-    """A branch has the items before it from another."""
+    """A branch has the items before it from another. Sessions without branches may be in the same file."""
     texts = ["How many eggs?", "Ten.", "Really?", "Twelve."]
     rows = [("main", 1), ("main", 2), ("main", 3), ("branch_2", 1), ("branch_2", 2), ("branch_2", 4)]
     path = stored(
@@ -1354,9 +1354,10 @@ def test_branches_of_a_session_of_the_agents_sdk_are_conversations(tmp_path: Pat
             ("INSERT INTO message_structure VALUES (?, 's', ?, ?, ?)", (at, item, branch, at))
             for at, (branch, item) in enumerate(rows)
         ),
+        ("INSERT INTO agent_messages VALUES (9, 'plain', ?)", (json.dumps({"role": "user", "content": "Hi"}),)),
     )
     found = [[message.text for message in one.messages] for one in il.read(path)]
-    assert found == [texts[:3], [*texts[:2], texts[3]]]
+    assert found == [texts[:3], [*texts[:2], texts[3]], ["Hi"]]
 
 
 @pytest.mark.parametrize("name", ["jan", "hugging-chat"])
