@@ -1147,6 +1147,12 @@ def test_thoughts_files_and_times_of_text_generation_webui_are_read() -> None:
         "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>12": ("Hm", "12"),
         "<seed:think>Hm</seed:think>12": ("Hm", "12"),
         "No thought, and <|end|>": ("", "No thought, and <|end|>"),
+        "A `<think>` begins a thought, `</think>` ends it.\n": (
+            "",
+            "A `<think>` begins a thought, `</think>` ends it.\n",
+        ),
+        "The tag <think> begins a thought.\nReally.": ("", "The tag <think> begins a thought.\nReally."),
+        "Well.\n<think>I count": ("I count", "Well."),
     }
     rows = [["Eggs?", text] for text in written]
     messages = il.decode({"internal": rows, "visible": rows, "metadata": {}}).messages
