@@ -136,6 +136,8 @@ def test_typed_values_become_json_too() -> None:
         ),
         (dataclasses.make_dataclass("Mean", ["of"])(float("inf")), {"of": "inf"}),
         ({1: None}, {"1": None}),
+        ({("eggs", 1): None, ("eggs", 2): float("nan")}, {"('eggs', 1)": None, "('eggs', 2)": "nan"}),
+        ({"of": {float("nan")}, "when": datetime.date(2026, 1, 2)}, {"of": ["nan"], "when": "2026-01-02"}),
     ],
 )
 def test_numbers_that_json_does_not_have_are_named(payload: Any, expected: Any) -> None:

@@ -71,9 +71,8 @@ class Display:
         self._broken: str | None = None
         self._shown: list[str] = []  # the printed part of the current response
         self._repeated: list[str] = []  # the printed part of the previous, truncated response
-        self._pending: list[
-            TextPiece
-        ] = []  # the last piece of a text: a retry rewrites it if the response was truncated
+        # The last piece of a text: a retry rewrites it if the response was truncated.
+        self._pending: list[TextPiece] = []
         self._running: dict[str, _Running] = {}
         self._announced: set[str] = set()
         self._residual: set[str] = set()

@@ -218,7 +218,7 @@ def _kind(status: int, code: str, message: str, body: Any) -> type[ProviderError
     # A filter's message decides before the code: OpenAI and Azure send `invalid_request_error` with it.
     if status not in (401, 429) and named is not RateLimited and is_filtered(message):
         return ContentFiltered
-    # No provider but OpenAI has a code for a conversation that is too long: elsewhere only the text shows it.
+    # OpenAI has a code for a conversation that is too long; from most others only the text shows it.
     if status not in (401, 403, 429) and named in (None, BadRequest) and is_overflow(f"{code} {message}".strip()):
         return ContextTooLong
     # OpenAI uses `invalid_request_error` for wrong keys and rate limits too: there the status is more specific.

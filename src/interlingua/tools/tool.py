@@ -319,7 +319,7 @@ def _json(value: Any) -> bytes:
         out = msgspec.json.encode(value, enc_hook=_encoded)
         if not jsontext.contains(out, b"null"):  # None, or a number that JSON does not have
             return out
-        return msgspec.json.encode(_finite(msgspec.to_builtins(value, enc_hook=_encoded, str_keys=True)))
+        return msgspec.json.encode(_finite(value), enc_hook=_encoded)
     except UnicodeEncodeError:
         return msgspec.json.encode(jsontext.clean_value(value), enc_hook=_encoded)
     except RecursionError:
@@ -327,12 +327,17 @@ def _json(value: Any) -> bytes:
 
 
 def _finite(value: Any) -> Any:
-    """JSON values with NaN and the infinities as strings: "nan", "inf"."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
+    """The value with NaN and the infinities as strings: "nan", "inf"."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    plain = msgspec.to_builtins(value, enc_hook=_encoded)
+    return _finite(plain) if isinstance(plain, dict | list) else plain
 
 
 def _encoded(value: Any) -> Any:

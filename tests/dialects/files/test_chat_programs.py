@@ -1147,6 +1147,12 @@ def test_thoughts_files_and_times_of_text_generation_webui_are_read() -> None:
         "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>12": ("Hm", "12"),
         "<seed:think>Hm</seed:think>12": ("Hm", "12"),
         "No thought, and <|end|>": ("", "No thought, and <|end|>"),
+        "A `<think>` begins a thought, `</think>` ends it.\n": (
+            "",
+            "A `<think>` begins a thought, `</think>` ends it.\n",
+        ),
+        "The tag <think> begins a thought.\nReally.": ("", "The tag <think> begins a thought.\nReally."),
+        "Well.\n<think>I count": ("I count", "Well."),
     }
     rows = [["Eggs?", text] for text in written]
     messages = il.decode({"internal": rows, "visible": rows, "metadata": {}}).messages
@@ -1256,6 +1262,32 @@ def test_results_of_promptfoo_are_read_one_by_one(tmp_path: Path) -> None:
         assert (found[-1].messages[1].stop_reason, found[-1].messages[1].error_message) == ("error", "Timeout")
 
 
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ('[{"role":"user","parts":[{"text":"Hi"}]}]', "Hi"),
+        ('{"contents":[{"role":"user","parts":[{"text":"Hi"}]}]}', "Hi"),
+        ('{"model":"m","messages":[{"role":"user","content":"Hi"}]}', "Hi"),
+        ('[{"role":"user","content":{"a":1}}]', '[{"role":"user","content":{"a":1}}]'),
+        ('[{"role":"user","text":"Hi"}]', '[{"role":"user","text":"Hi"}]'),
+    ],
+)
+def test_prompts_of_promptfoo_are_messages_or_the_text_that_was_sent(raw: str, expected: str) -> None:
+    """JSON that is in no provider's shape is a text."""
+    document = sample("promptfoo/output.json")
+    document["results"]["results"][0] |= {"prompt": {"raw": raw}, "response": {"output": "Hello."}}
+    found = il.decode(document)
+    assert [one.text for one in found.messages] == [expected, "Hello."]
+
+
+@pytest.mark.parametrize("output", [{"role": "system", "content": "x"}, {"role": "tool", "content": "x"}])
+def test_json_of_promptfoo_that_is_no_message_of_the_assistant_is_a_text(output: dict[str, str]) -> None:
+    """A model may be asked for such an object."""
+    document = sample("promptfoo/output.json")
+    document["results"]["results"][0]["response"] = {"output": output}
+    assert il.decode(document).messages[-1].text == json.dumps(output, separators=(",", ":"))
+
+
 def test_chats_of_older_versions_of_autogen_are_read_by_the_names_of_their_speakers() -> None:
     """One message answers several calls; the roles are those in the view of one agent. A result has the total."""
     result = sample("autogen/result.json")
@@ -1312,7 +1344,7 @@ def test_reasoning_and_the_counts_of_net_are_read_from_semantic_kernel() -> None
 
 
 def test_branches_of_a_session_of_the_agents_sdk_are_conversations(tmp_path: Path) -> None:
-    """A branch has the items before it from another."""
+    """A branch has the items before it from another. Sessions without branches may be in the same file."""
     texts = ["How many eggs?", "Ten.", "Really?", "Twelve."]
     rows = [("main", 1), ("main", 2), ("main", 3), ("branch_2", 1), ("branch_2", 2), ("branch_2", 4)]
     path = stored(
@@ -1328,9 +1360,10 @@ def test_branches_of_a_session_of_the_agents_sdk_are_conversations(tmp_path: Pat
             ("INSERT INTO message_structure VALUES (?, 's', ?, ?, ?)", (at, item, branch, at))
             for at, (branch, item) in enumerate(rows)
         ),
+        ("INSERT INTO agent_messages VALUES (9, 'plain', ?)", (json.dumps({"role": "user", "content": "Hi"}),)),
     )
     found = [[message.text for message in one.messages] for one in il.read(path)]
-    assert found == [texts[:3], [*texts[:2], texts[3]]]
+    assert found == [texts[:3], [*texts[:2], texts[3]], ["Hi"]]
 
 
 @pytest.mark.parametrize("name", ["jan", "hugging-chat"])

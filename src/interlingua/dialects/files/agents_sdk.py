@@ -41,12 +41,18 @@ def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
     """The sessions one by one, in the order of their first items; a branch refers to those it has from another."""
     query = "SELECT session_id, rowid FROM agent_messages ORDER BY id"
     if {"branch_id", "message_id", "sequence_number"} <= columns_of(connection, "message_structure"):
-        query = "SELECT session_id, branch_id, message_id FROM message_structure ORDER BY sequence_number, id"
-    for (id, *branch), rows in rows_by_key(connection, query).items():
+        # Sessions of the plain class may be in the same file; they have no structure.
+        query = (
+            "SELECT session_id, branch_id, message_id FROM (SELECT session_id, branch_id, message_id, sequence_number,"
+            " id FROM message_structure UNION ALL SELECT session_id, NULL, id, id, id FROM agent_messages WHERE"
+            " session_id NOT IN (SELECT session_id FROM message_structure)) ORDER BY sequence_number, id"
+        )
+    for (id, *key), rows in rows_by_key(connection, query).items():
+        branch = {"branch_id": str(key[0])} if key and key[0] is not None else {}
         data = values_at(connection, "SELECT message_data FROM agent_messages WHERE rowid = ?", rows)
         items = [item for one in data if isinstance(item := read_json(one["message_data"]), dict)]
         if items:
-            yield {"session_id": str(id), **({"branch_id": str(branch[0])} if branch else {}), "items": items}
+            yield {"session_id": str(id), **branch, "items": items}
 
 
 FORMAT = document_format(

@@ -155,9 +155,10 @@ def _part(part: Any, pairs: Pairing) -> list[Any]:
     return [] if block is None else [block]
 
 
-# Thoughts that a program leaves in the text of an answer as the model marked them; one may be cut.
+# Thoughts that a program leaves in the text of an answer as the model marked them; one may be cut. A tag in backticks
+# is only mentioned.
 _THOUGHT = re.compile(
-    r"<(?P<tag>think|thought|seed:think)>(?P<thought>.*?)(?:</(?P=tag)>|\Z)"
+    r"(?<!`)<(?P<tag>think|thought|seed:think)>(?P<thought>.*?)(?P<end></(?P=tag)>|\Z)"
     r"|<\|channel\|>analysis<\|message\|>(?P<analysis>.*?)(?:<\|end\|>|(?=<\|start\|>)|\Z)"
     r"|(?P<mark>(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|<\|end\|>)",
     re.DOTALL,
@@ -178,13 +179,15 @@ def _marked(block: Block) -> Iterator[Block]:
         return
     end, texts = 0, list[str]()
     for found in _THOUGHT.finditer(block.text):
+        if found["tag"] and not found["end"] and block.text[: found.start()].rpartition("\n")[2].strip():
+            break  # without an end, only a tag that begins a line is one of the model's
         texts.append(block.text[end : found.start()])
         end, thought = found.end(), found["thought"] or found["analysis"]
         if thought and thought.strip():
             yield from _joined(texts)
             yield ThinkingBlock(thinking=thought.strip())
             texts = []
-    yield from _joined([*texts, block.text[end:]])
+    yield from _joined([*texts, block.text[end:]]) if end else (block,)
 
 
 def _joined(texts: list[str]) -> Iterator[Block]:

@@ -1,8 +1,9 @@
 """promptfoo: the results of an evaluation (`promptfoo eval -o`), each a prompt with a provider's response.
 
 They are in `results.results` of a file, in JSON lines, or in the table `eval_results` of `promptfoo.db`. `prompt.raw`
-is the text that was sent, or the JSON text of chat messages; `response.output` is the answer: a text, a message, calls,
-or the JSON that it was parsed to. A response that promptfoo had cached counts its tokens as `cached` alone.
+is the text that was sent, or the JSON text of messages, OpenAI's or Gemini's; `response.output` is the answer: a text,
+a message, calls, or the JSON that it was parsed to. A response that promptfoo had cached counts its tokens as `cached`
+alone.
 github.com/promptfoo/promptfoo `src/types/index.ts`, `src/types/providers.ts`
 """
 
@@ -13,12 +14,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values import jsontext
+from ...values.errors import BadWire
 from ...values.messages import AssistantMessage, Message, ToolCall, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import fields_of, optional, whole
-from .program_content import call_of, called, inner, items, priced, usage_of
+from .program_content import call_of, called, first, inner, items, priced, usage_of
 from .reading import Documents, Pairing, columns_of, json_value, ordered_rows, read_json
-from .wire_bodies import CHAT, failure, request_in
+from .wire_bodies import CHAT, GOOGLE, failure, request_in
 
 API = "promptfoo"
 
@@ -34,24 +36,31 @@ def _is_result(value: Any) -> bool:
 
 
 def _thread(messages: Any) -> Conversation | None:
-    """Chat messages; None for anything else."""
+    """Messages of chat completions, or of Gemini with their `parts`; None for anything else."""
     found = items(messages)
     if not found or len(found) != len(messages) or not all(isinstance(one.get("role"), str) for one in found):
         return None
-    return replace(request_in({"messages": found}, CHAT), extra={})
+    is_google = all(isinstance(one.get("parts"), list) for one in found)
+    if not is_google and not all("content" in one or "tool_calls" in one for one in found):
+        return None
+    try:
+        asked = request_in({"contents": found}, GOOGLE) if is_google else request_in({"messages": found}, CHAT)
+    except BadWire:  # JSON of another shape was sent as text
+        return None
+    return replace(asked, extra={})
 
 
 def _asked(prompt: str) -> Conversation:
     sent = json_value(prompt.strip())
-    messages = sent.get("messages") if isinstance(sent, dict) else sent
+    messages = first(sent, "messages", "contents") if isinstance(sent, dict) else sent
     return _thread(messages) or Conversation(entries=(Entry(message=UserMessage(content=prompt)),))
 
 
 def _answer(output: Any, **fields: Any) -> Message:
     thread = _thread([{"role": "assistant", **output}]) if isinstance(output, dict) and "content" in output else None
-    if thread is not None:
-        message = thread.entries[0].message
-        return replace(message, **fields) if isinstance(message, AssistantMessage) else message
+    answer = thread.entries[0].message if thread is not None and thread.entries else None
+    if isinstance(answer, AssistantMessage):
+        return replace(answer, **fields)
     calls = [_call(part) for part in (output if isinstance(output, list) else [output])]
     if calls and all(calls):
         pairs = Pairing()

@@ -210,7 +210,7 @@ def _decode_response(fields: dict[str, Any]) -> tuple[Content, bool, dict[str, A
         return (media or (() if "response" in fields else None)), False, {}
     response, hints = fields["response"], {}
     value, failed = response, _has_failed(response)
-    # …/api/caching, FunctionResponse: without `output` and `error`, the whole response is the output.
+    # Vertex AI, FunctionResponse: without `output` and `error`, the whole response is the output.
     if isinstance(response, dict) and len(response) == 1 and RESULTS.issuperset(response):
         [(key, value)] = response.items()
         if key not in ("output", "error"):
@@ -367,7 +367,7 @@ def _encode_result(fields: dict[str, Any], result: ToolResultMessage, report: Re
     else:
         # `response` is required, and an object.
         fields["response"] = {}
-    # …, FunctionResponse, `parts`: media beside the response, from Gemini 3 on.
+    # ai.google.dev/api/caching, FunctionResponse, `parts`: media beside the response, from Gemini 3 on.
     if media:
         fields["parts"] = media
 

@@ -28,7 +28,7 @@ STOP_REASONS: dict[str, StopReason] = {
 REASONS = frozenset({"max_output_tokens", "max_messages", "content_filter"})
 WIRE_STOP_REASONS = {"length": "max_output_tokens", "error": "failed", "aborted": "cancelled"}
 # Options that are one field each.
-# platform.openai.com/docs/api-reference/responses/create. It has no `stop`, `seed` or `top_k`, unlike Chat Completions.
+# platform.openai.com/docs/api-reference/responses/create. Unlike Chat Completions, it has no `stop` and no `seed`.
 OPTIONS = {
     "parallel_tools": "parallel_tool_calls",
     "max_tokens": "max_output_tokens",
@@ -129,7 +129,7 @@ FIELD_SUPPORT: SupportTable = {
     **bookkeeping(API),
     **kept("ToolResultMessage.tool_call_id ToolResultMessage.content"),
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
-    # `function_call_output` has `call_id` and `output` only.
+    # …/responses/create, `input`: `function_call_output` has no flag; its `status` is no verdict on the tool.
     **some("ToolResultMessage.is_error", "an error is written into the text of the result"),
     **dropped("ToolResultMessage.cache"),
     **some("Context.system_role", "only a message has a role, and there may be none"),
