@@ -73,19 +73,21 @@ def post(url: str, key: str = "x", messages: Sequence[dict[str, str]] = HI) -> d
 
 def test_keys_are_added_listed_rotated_and_revoked(tmp_path: Path) -> None:
     """The secret is printed once, and listed never."""
+    assert "no keys\n" == invoke(tmp_path, "keys", "list").output
     limits = ["--rpm", "5", "--budget", "2.5", "--period", "day", "--model", "debug/*", "--expires", "90d"]
     secret = invoke(tmp_path, "keys", "add", "ci", *limits).output.strip()
     keys = ClientKeys(tmp_path / "gateway" / "keys.json")
     found = keys.identify(secret)
     assert (5, 2.5, "day", ("debug/*",)) == (found.requests_per_minute, found.budget, found.budget_period, found.models)
     listed = invoke(tmp_path, "keys", "list").output
-    assert "ci" in listed and "$2.50 day" in listed and secret not in listed
+    assert "refused" not in listed and "ci" in listed and "$2.50 day" in listed and secret not in listed
     (plain,) = json.loads(invoke(tmp_path, "keys", "list", "--json").output)
     assert 5 == plain["requests_per_minute"] and "digest" not in plain
     fresh = invoke(tmp_path, "keys", "rotate", "ci", "--grace", "1h").output.strip()
     assert "ci" == keys.identify(fresh).name == keys.identify(secret).name
     assert 0 == invoke(tmp_path, "keys", "revoke", "ci").exit_code
     assert "no key 'ci'" in str(invoke(tmp_path, "keys", "revoke", "ci").exception)
+    assert "no keys: every request is refused" in invoke(tmp_path, "keys", "list").output
     assert 2 == invoke(tmp_path, "keys", "add", "x", "--expires", "soon").exit_code
     assert 2 == invoke(tmp_path, "keys", "add", "x", "--period", "day").exit_code  # of no budget
     for past in ("2020-01-31", "0d"):

@@ -732,7 +732,8 @@ def list_keys(config: Path | None, as_json: bool) -> None:
     """List the keys with their limits; the keys themselves are not stored."""
     import msgspec
 
-    found = _keys(config).keys()
+    clients = _keys(config)
+    found = clients.keys()
     if as_json:
         output.print_json(
             [
@@ -747,7 +748,8 @@ def list_keys(config: Path | None, as_json: bool) -> None:
         )
         return
     if not found:
-        output.console().print("no keys")
+        stays = "" if clients.is_open() else f": every request is refused; delete {clients.path} to serve without keys"
+        output.console().print(Text(f"no keys{stays}"))
         return
     from ..gateway.accounts import budget_text
 
