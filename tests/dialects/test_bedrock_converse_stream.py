@@ -351,6 +351,67 @@ READ: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
             ToolResultMessage(tool_call_id="t2", content=(TextBlock(text="b"),), is_error=False),
         ),
     ),
+    "a result may state its type, and have no content": (
+        user(result({"text": "a"}, type="tool_result"), {"toolResult": {"toolUseId": "t2", "content": None}}),
+        (
+            ToolResultMessage(
+                tool_call_id="t1",
+                content=(TextBlock(text="a"),),
+                is_error=False,
+                extra={API: {"~": {"toolResult": {"in": {"type": "tool_result"}}}}},
+            ),
+            ToolResultMessage(
+                tool_call_id="t2",
+                content=None,
+                is_error=False,
+                extra={API: {"~": {"toolResult": {"in": {"~": {"content": {"said": [], "wire": None}}}}}}},
+            ),
+        ),
+    ),
+    "a result of a tool of the provider": (
+        assistant(
+            {"toolUse": {"toolUseId": "t1", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}},
+            result({"text": "a"}, type="nova_grounding_result", status="error"),
+            result({"text": "b"}),
+        ),
+        (
+            AssistantMessage(
+                content=(
+                    ServerToolCall(id="t1", name="nova_grounding", arguments={}),
+                    ServerToolResult(
+                        tool_call_id="t1",
+                        tool_name="nova_grounding",
+                        dialect=API,
+                        content=[{"text": "a"}],
+                        is_error=True,
+                    ),
+                    ServerToolResult(
+                        tool_call_id="t1",
+                        tool_name="",
+                        dialect=API,
+                        content=[{"text": "b"}],
+                        extra={API: {"~": {"toolResult": {"in": {"~": {"type": {"said": "_result"}}}}}}},
+                    ),
+                ),
+                api=API,
+            ),
+        ),
+    ),
+    "what is no result and no text is kept as it is": (
+        user(*(ODD := ({"toolResult": {"toolUseId": 5, "content": []}}, {"toolResult": 5}, {"text": 5}))),
+        (UserMessage(content=tuple(OpaqueBlock(dialect=API, value=odd) for odd in ODD)),),
+    ),
+    "a result whose content is no list, and a text with a field of its own": (
+        user({"toolResult": {"toolUseId": "t1", "content": "a", "type": "x_result"}}, {"text": "b", "new": 1}),
+        (
+            UserMessage(
+                content=(
+                    ServerToolResult(tool_call_id="t1", tool_name="x", dialect=API, content="a"),
+                    TextBlock(text="b", extra={API: {"new": 1}}),
+                )
+            ),
+        ),
+    ),
 }
 
 
