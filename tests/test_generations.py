@@ -141,6 +141,7 @@ CLAUDES: list[tuple[str, Any, dict[str, Any], bool]] = [
     ("claude-sonnet-5-5", "off", {"thinking": {"type": "between_tools"}}, True),
     ("claude-fable-5", "max", {"thinking": SHOWN, "output_config": {"effort": "max"}}, False),
     ("claude-opus-7", "off", {"thinking": SHOWN, "output_config": {"effort": "low"}}, True),
+    ("claude-x", 100, {"thinking": {"type": "enabled", "budget_tokens": 1024}}, True),
 ]
 
 
@@ -186,6 +187,7 @@ OTHERS: list[tuple[str, str, Any, Any, bool]] = [
         True,
     ),
     ("gemini-2.0-flash", "google-generative-ai", "high", None, True),
+    ("some-model", "google-generative-ai", 100, {"thinkingBudget": 100, "includeThoughts": True}, False),
     ("gpt-oss:20b", "ollama-chat", "high", "high", False),
     ("gpt-oss:20b", "ollama-chat", "off", "low", True),
     ("qwen3:8b", "ollama-chat", "high", True, True),
@@ -271,6 +273,31 @@ def test_thinking_stays_on_in_a_foreign_tool_turn_where_it_cannot_be_off() -> No
     }
     expected = {"claude-sonnet-4-5": "disabled", "claude-opus-4-6": "adaptive", "claude-opus-5-5": "adaptive"}
     assert thinking == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "asked", "expected"),
+    [
+        (model("claude-opus-4-6"), 2000, {"thinking": {"type": "disabled"}}),
+        (model("claude-sonnet-4-5"), Reasoning(effort="off"), {"thinking": {"type": "disabled"}}),
+        (
+            model("us.amazon.nova-2-lite-v1:0", "bedrock-converse-stream"),
+            "high",
+            {"additionalModelRequestFields": {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "high"}}},
+        ),
+    ],
+    ids=["a budget", "off", "Nova"],
+)
+def test_only_thinking_of_a_claude_is_turned_off_in_a_foreign_tool_turn(
+    target: ModelDescriptor, asked: Any, expected: dict[str, Any]
+) -> None:
+    """With a budget also of an adaptive one. It is reported, unless thinking was off before."""
+    call = il.ToolCall(id="c1", name="look", arguments={})
+    turn = AssistantMessage(content=(call,), api="openai-responses", model="gpt-5", stop_reason="toolUse")
+    done = il.ToolResultMessage(tool_call_id="c1", content=(TextBlock(text="seen"),), is_error=False)
+    body, losses = sent(target, HI, turn, done, tools=(LOOK,), reasoning=asked)
+    assert {key: body[key] for key in expected} == expected
+    assert losses == (["$.options.reasoning"] if asked == 2000 else [])
 
 
 def test_thinking_of_another_model_is_not_sent_to_one_that_binds_it() -> None:
