@@ -592,6 +592,8 @@ PATCH_DONE = il.ToolResultMessage(tool_call_id="c1", content=(TextBlock(text="do
         model("llama3", "ollama-chat"),
         model("kimi-k2"),
         model("o3", "openai-responses"),
+        model("some-model", "openai-completions"),
+        model("gpt-5", "ollama-chat"),
     ],
     ids=lambda target: target.id,
 )
@@ -605,10 +607,21 @@ def test_a_custom_tool_is_a_function_of_one_text_where_there_are_none(target: Mo
     assert [loss.path for loss in adapted.losses if loss.what == "tool"] == ["$.tools[0]"]
     answer = AssistantMessage(content=(il.ToolCall(id="c2", name="patch", arguments={"input": "*** End"}),))
     (call,) = adapted.restore(answer).tool_calls
-    assert call.arguments == {"input": "*** End"}
+    assert (call.arguments, call.extra) == ({"input": "*** End"}, {"openai-responses": {"~type": "custom_tool_call"}})
     back = request(HI, PATCHED, PATCH_DONE, replace(answer, content=(call,)), tools=(PATCH,))
     items = dialect("openai-responses").encode_request(il.adapt(back, GPT).request).body["input"]
     assert [item["type"] for item in items[1:]] == ["custom_tool_call", "custom_tool_call_output"] * 2
+
+
+def test_a_call_of_a_custom_tool_loses_its_mark_alone_where_it_is_a_function() -> None:
+    extra = {"openai-responses": {"~type": "custom_tool_call", "new": 1}, "elsewhere": {"b": 2}}
+    patched = replace(PATCHED, content=(replace(PATCHED.tool_calls[0], extra=extra),))
+    for target, expected in (
+        (model("o3", "openai-responses"), {**extra, "openai-responses": {"new": 1}}),
+        (CLAUDE, extra),
+    ):
+        adapted = il.adapt(request(HI, patched, PATCH_DONE, tools=(PATCH,)), target).request
+        assert [call.extra for call in adapted.context.messages[1].tool_calls] == [expected]
 
 
 def test_a_custom_tool_crosses_between_openais_wires() -> None:
@@ -619,6 +632,8 @@ def test_a_custom_tool_crosses_between_openais_wires() -> None:
     assert body["tools"] == [{"type": "custom", "custom": inner}]
     assert body["messages"][1]["tool_calls"][0]["type"] == "custom"
     assert losses == []
+    respelled = il.adapt(request(HI, tools=(PATCH,)), model("gpt-5", "openai-completions")).losses
+    assert [(loss.path, loss.what, loss.severity) for loss in respelled] == [("$.tools[0]", "tool", "record")]
     chat = dialect("openai-completions").decode_request({**body, "model": "gpt-5"})
     again = dialect("openai-responses").encode_request(il.adapt(chat, GPT).request).body
     assert again["tools"] == [PATCH.value]
