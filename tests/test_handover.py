@@ -175,11 +175,10 @@ def test_only_a_user_message_joins_the_results_before_it(target: ModelDescriptor
     """
     ask = answer_from(target, call("c1"), call("c2"))
     extra = {target.api: {"a": 1}, "elsewhere": {"b": 2}}
-    source = request(
-        HI, ask, result("c1"), result("c2"), answer_from(target, call()), result(), replace(HI, extra=extra)
-    )
+    done = (ask, result("c1"), result("c2"), answer_from(target, TextBlock(text="Yes.")))
+    source = request(HI, *done, HI, answer_from(target, call()), result(), replace(HI, extra=extra))
     messages = il.adapt(source, target).request.context.messages
-    assert [message.extra for message in messages[:-1]] == [{}] * 6
+    assert [message.extra for message in messages[:-1]] == [{}] * 8
     assert messages[-1].extra == {**extra, target.api: {"a": 1, "~joined": True}}
 
 
@@ -529,7 +528,9 @@ def test_case_66_blank_text_is_left_out_and_its_cache_marker_moves(target: Model
 def test_a_blank_system_text_stays_where_it_is_accepted_and_its_blank_blocks_go_elsewhere() -> None:
     assert repaired(request(HI, system=" "), CHAT).context.system == " "
     blocks = (TextBlock(text=" "), TextBlock(text="Be short."))
-    assert repaired(request(HI, system=blocks), CLAUDE).context.system == blocks[1:]
+    source = request(HI, system=blocks)
+    assert repaired(source, CLAUDE).context.system == blocks[1:]
+    assert [(loss.path, loss.severity) for loss in il.adapt(source, CLAUDE).losses] == [("$.system", "weakened")]
     assert il.adapt(request(HI, system=()), CLAUDE).losses == ()
 
 
