@@ -234,6 +234,7 @@ def test_how_another_wire_spelled_a_value_is_bookkeeping() -> None:
     ("owner", "key", "value", "what", "severity"),
     [
         ("y", "z", None, "z", "record"),
+        ("y", "n", None, "n", "record"),
         ("y", "n", 1, "n", "record"),
         ("y", "n", 2, "n", "dropped"),
         ("y", "n", True, "n", "dropped"),
