@@ -401,12 +401,23 @@ READ: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
         user(*(ODD := ({"toolResult": {"toolUseId": 5, "content": []}}, {"toolResult": 5}, {"text": 5}))),
         (UserMessage(content=tuple(OpaqueBlock(dialect=API, value=odd) for odd in ODD)),),
     ),
-    "a result whose content is no list, and a text with a field of its own": (
-        user({"toolResult": {"toolUseId": "t1", "content": "a", "type": "x_result"}}, {"text": "b", "new": 1}),
+    "results that are none of calls, and a text with a field of its own": (
+        user(
+            {"toolResult": {"toolUseId": "t1", "content": "a"}},
+            result({"text": "a"}, type="x_result"),
+            {"text": "b", "new": 1},
+        ),
         (
             UserMessage(
                 content=(
-                    ServerToolResult(tool_call_id="t1", tool_name="x", dialect=API, content="a"),
+                    ServerToolResult(
+                        tool_call_id="t1",
+                        tool_name="",
+                        dialect=API,
+                        content="a",
+                        extra={API: {"~": {"toolResult": {"in": {"~": {"type": {"said": "_result"}}}}}}},
+                    ),
+                    ServerToolResult(tool_call_id="t1", tool_name="x", dialect=API, content=[{"text": "a"}]),
                     TextBlock(text="b", extra={API: {"new": 1}}),
                 )
             ),
