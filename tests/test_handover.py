@@ -168,6 +168,27 @@ def test_case_03_thinking_goes_off_while_the_tool_turn_of_another_model_is_open(
     assert repaired(closed, target).options.reasoning == Reasoning(budget=2000)
 
 
+def test_calls_of_one_id_get_the_same_ids_each_time() -> None:
+    """
+    On the wires that pair within a step also if the step has several messages.
+    """
+    results = [result("c", text=text) for text in "123"]
+    source = request(HI, answer_from(CHAT, call("c"), call("c"), call("c")), *results, HI)
+    asked, *answered = repaired(source, CLAUDE).context.messages[1:5]
+    ids = ["c", "c_6b96aa814af3", "c_3c5801b455b6"]
+    assert [one.id for one in asked.tool_calls] == ids == [one.tool_call_id for one in answered]
+    step = request(HI, answer_from(CHAT, call("c")), answer_from(CHAT, call("c")), *results[:2], HI)
+    messages = il.adapt(step, GEMINI).request.context.messages
+    assert [one.id for message in messages[1:3] for one in message.tool_calls] == ids[:2]
+
+
+def test_a_result_belongs_to_the_last_call_before_it() -> None:
+    ask = answer_from(CHAT, call("c"))
+    messages = repaired(request(HI, ask, HI, ask, result("c")), CHAT).context.messages
+    texts = [message.content for message in messages if isinstance(message, ToolResultMessage)]
+    assert texts == [(TextBlock(text=NO_RESULT),), (TextBlock(text="found"),)]
+
+
 @pytest.mark.parametrize("target", [BEDROCK_CLAUDE, STRICT_CHAT], ids=lambda t: t.id)
 def test_only_a_user_message_joins_the_results_before_it(target: ModelDescriptor) -> None:
     """
