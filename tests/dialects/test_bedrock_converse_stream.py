@@ -970,6 +970,31 @@ def test_input_excludes_what_was_cached_82(wire: dict[str, int], expected: Usage
     assert whole == fold(decode_stream(frames(*events))).usage
 
 
+def test_usage_is_encoded_in_the_counts_of_the_wire() -> None:
+    """
+    What was cached is left out where there is none; an answer must have the other counts.
+    """
+    counts = [
+        bedrock.encode_response(AssistantMessage(content=(TextBlock(text="a"),), usage=usage)).body["usage"]
+        for usage in (
+            None,
+            Usage(input=3, output=2, cache_read=0, cache_write=0, total_tokens=5),
+            Usage(input=3, output=2, cache_read=4, cache_write=5, total_tokens=14),
+        )
+    ]
+    assert counts == [
+        {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0},
+        {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5},
+        {
+            "inputTokens": 3,
+            "outputTokens": 2,
+            "totalTokens": 14,
+            "cacheReadInputTokens": 4,
+            "cacheWriteInputTokens": 5,
+        },
+    ]
+
+
 def test_an_answer_that_is_an_error_is_raised() -> None:
     """
     A body without an answer is the provider's error.
