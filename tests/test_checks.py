@@ -741,6 +741,8 @@ def test_a_row_for_a_trainer_may_be_any_value() -> None:
     assert expected
     assert il.check(conversation, target="openai-finetune") == expected
     assert il.check([entry.message for entry in conversation.entries], target="openai-finetune") == expected
+    assert il.check((conversation.entries[0].message,), target="openai-finetune") == expected
+    assert il.check(conversation.entries[0].message, target="openai-finetune") == expected
     assert il.check(conversation.request(), target="openai-finetune") == expected
     assert il.check(conversation.request().context, target="openai-finetune") == expected
 
@@ -791,6 +793,14 @@ def test_our_messages_may_have_more_than_those_of_clawtools(data: Any, dialect: 
 def test_an_entry_without_a_message_is_found_by_its_path(entry: Any) -> None:
     (finding,) = il.check({"entries": [entry]}, "interlingua")
     assert (finding.path, finding.severity) == ("$.entries[0].message", "error")
+
+
+def test_a_result_with_no_id_but_that_of_its_line_is_a_mistake() -> None:
+    """
+    Other wires write the id of the call there.
+    """
+    result = {"role": "toolResult", "id": "e2", "toolCallId": "", "toolName": "", "content": "x", "isError": False}
+    assert "$[1].content" in [finding.path for finding in il.check([USER, result], "transcript")]
 
 
 def test_a_line_is_a_message_itself_unless_it_is_an_entry_with_one() -> None:

@@ -141,6 +141,7 @@ CLAUDES: list[tuple[str, Any, dict[str, Any], bool]] = [
     ("claude-sonnet-5-5", "off", {"thinking": {"type": "between_tools"}}, True),
     ("claude-fable-5", "max", {"thinking": SHOWN, "output_config": {"effort": "max"}}, False),
     ("claude-opus-7", "off", {"thinking": SHOWN, "output_config": {"effort": "low"}}, True),
+    ("claude-x", 100, {"thinking": {"type": "enabled", "budget_tokens": 1024}}, True),
 ]
 
 
@@ -186,6 +187,7 @@ OTHERS: list[tuple[str, str, Any, Any, bool]] = [
         True,
     ),
     ("gemini-2.0-flash", "google-generative-ai", "high", None, True),
+    ("some-model", "google-generative-ai", 100, {"thinkingBudget": 100, "includeThoughts": True}, False),
     ("gpt-oss:20b", "ollama-chat", "high", "high", False),
     ("gpt-oss:20b", "ollama-chat", "off", "low", True),
     ("qwen3:8b", "ollama-chat", "high", True, True),
@@ -271,6 +273,31 @@ def test_thinking_stays_on_in_a_foreign_tool_turn_where_it_cannot_be_off() -> No
     }
     expected = {"claude-sonnet-4-5": "disabled", "claude-opus-4-6": "adaptive", "claude-opus-5-5": "adaptive"}
     assert thinking == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "asked", "expected"),
+    [
+        (model("claude-opus-4-6"), 2000, {"thinking": {"type": "disabled"}}),
+        (model("claude-sonnet-4-5"), Reasoning(effort="off"), {"thinking": {"type": "disabled"}}),
+        (
+            model("us.amazon.nova-2-lite-v1:0", "bedrock-converse-stream"),
+            "high",
+            {"additionalModelRequestFields": {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "high"}}},
+        ),
+    ],
+    ids=["a budget", "off", "Nova"],
+)
+def test_only_thinking_of_a_claude_is_turned_off_in_a_foreign_tool_turn(
+    target: ModelDescriptor, asked: Any, expected: dict[str, Any]
+) -> None:
+    """With a budget also of an adaptive one. It is reported, unless thinking was off before."""
+    call = il.ToolCall(id="c1", name="look", arguments={})
+    turn = AssistantMessage(content=(call,), api="openai-responses", model="gpt-5", stop_reason="toolUse")
+    done = il.ToolResultMessage(tool_call_id="c1", content=(TextBlock(text="seen"),), is_error=False)
+    body, losses = sent(target, HI, turn, done, tools=(LOOK,), reasoning=asked)
+    assert {key: body[key] for key in expected} == expected
+    assert losses == (["$.options.reasoning"] if asked == 2000 else [])
 
 
 def test_thinking_of_another_model_is_not_sent_to_one_that_binds_it() -> None:
@@ -565,6 +592,8 @@ PATCH_DONE = il.ToolResultMessage(tool_call_id="c1", content=(TextBlock(text="do
         model("llama3", "ollama-chat"),
         model("kimi-k2"),
         model("o3", "openai-responses"),
+        model("some-model", "openai-completions"),
+        model("gpt-5", "ollama-chat"),
     ],
     ids=lambda target: target.id,
 )
@@ -578,10 +607,21 @@ def test_a_custom_tool_is_a_function_of_one_text_where_there_are_none(target: Mo
     assert [loss.path for loss in adapted.losses if loss.what == "tool"] == ["$.tools[0]"]
     answer = AssistantMessage(content=(il.ToolCall(id="c2", name="patch", arguments={"input": "*** End"}),))
     (call,) = adapted.restore(answer).tool_calls
-    assert call.arguments == {"input": "*** End"}
+    assert (call.arguments, call.extra) == ({"input": "*** End"}, {"openai-responses": {"~type": "custom_tool_call"}})
     back = request(HI, PATCHED, PATCH_DONE, replace(answer, content=(call,)), tools=(PATCH,))
     items = dialect("openai-responses").encode_request(il.adapt(back, GPT).request).body["input"]
     assert [item["type"] for item in items[1:]] == ["custom_tool_call", "custom_tool_call_output"] * 2
+
+
+def test_a_call_of_a_custom_tool_loses_its_mark_alone_where_it_is_a_function() -> None:
+    extra = {"openai-responses": {"~type": "custom_tool_call", "new": 1}, "elsewhere": {"b": 2}}
+    patched = replace(PATCHED, content=(replace(PATCHED.tool_calls[0], extra=extra),))
+    for target, expected in (
+        (model("o3", "openai-responses"), {**extra, "openai-responses": {"new": 1}}),
+        (CLAUDE, extra),
+    ):
+        adapted = il.adapt(request(HI, patched, PATCH_DONE, tools=(PATCH,)), target).request
+        assert [call.extra for call in adapted.context.messages[1].tool_calls] == [expected]
 
 
 def test_a_custom_tool_crosses_between_openais_wires() -> None:
@@ -592,6 +632,8 @@ def test_a_custom_tool_crosses_between_openais_wires() -> None:
     assert body["tools"] == [{"type": "custom", "custom": inner}]
     assert body["messages"][1]["tool_calls"][0]["type"] == "custom"
     assert losses == []
+    respelled = il.adapt(request(HI, tools=(PATCH,)), model("gpt-5", "openai-completions")).losses
+    assert [(loss.path, loss.what, loss.severity) for loss in respelled] == [("$.tools[0]", "tool", "record")]
     chat = dialect("openai-completions").decode_request({**body, "model": "gpt-5"})
     again = dialect("openai-responses").encode_request(il.adapt(chat, GPT).request).body
     assert again["tools"] == [PATCH.value]

@@ -15,6 +15,7 @@ import interlingua as il
 from interlingua.conversion import schemas
 from interlingua.conversion.adapting.work import CONTINUED, NO_OUTPUT, NO_RESULT
 from interlingua.dialects import WIRES
+from interlingua.dialects.results import PLACEHOLDER
 from interlingua.values.messages import (
     AssistantMessage,
     AudioBlock,
@@ -165,6 +166,41 @@ def test_case_03_thinking_goes_off_while_the_tool_turn_of_another_model_is_open(
     assert ("error", "$.options.reasoning") in faults(source, target)
     closed = replace(source, context=replace(source.context, messages=(*source.context.messages, HI)))
     assert repaired(closed, target).options.reasoning == Reasoning(budget=2000)
+
+
+def test_calls_of_one_id_get_the_same_ids_each_time() -> None:
+    """
+    On the wires that pair within a step also if the step has several messages.
+    """
+    results = [result("c", text=text) for text in "123"]
+    source = request(HI, answer_from(CHAT, call("c"), call("c"), call("c")), *results, HI)
+    asked, *answered = repaired(source, CLAUDE).context.messages[1:5]
+    ids = ["c", "c_6b96aa814af3", "c_3c5801b455b6"]
+    assert [one.id for one in asked.tool_calls] == ids == [one.tool_call_id for one in answered]
+    step = request(HI, answer_from(CHAT, call("c")), answer_from(CHAT, call("c")), *results[:2], HI)
+    messages = il.adapt(step, GEMINI).request.context.messages
+    assert [one.id for message in messages[1:3] for one in message.tool_calls] == ids[:2]
+
+
+def test_a_result_belongs_to_the_last_call_before_it() -> None:
+    ask = answer_from(CHAT, call("c"))
+    messages = repaired(request(HI, ask, HI, ask, result("c")), CHAT).context.messages
+    texts = [message.content for message in messages if isinstance(message, ToolResultMessage)]
+    assert texts == [(TextBlock(text=NO_RESULT),), (TextBlock(text="found"),)]
+
+
+@pytest.mark.parametrize("target", [BEDROCK_CLAUDE, STRICT_CHAT], ids=lambda t: t.id)
+def test_only_a_user_message_joins_the_results_before_it(target: ModelDescriptor) -> None:
+    """
+    Where turns alternate; what else is known of it is kept.
+    """
+    ask = answer_from(target, call("c1"), call("c2"))
+    extra = {target.api: {"a": 1}, "elsewhere": {"b": 2}}
+    done = (ask, result("c1"), result("c2"), answer_from(target, TextBlock(text="Yes.")))
+    source = request(HI, *done, HI, answer_from(target, call()), result(), replace(HI, extra=extra))
+    messages = il.adapt(source, target).request.context.messages
+    assert [message.extra for message in messages[:-1]] == [{}] * 8
+    assert messages[-1].extra == {**extra, target.api: {"a": 1, "~joined": True}}
 
 
 def test_case_05_a_call_without_signature_gets_the_documented_marker_and_no_invented_one() -> None:
@@ -510,6 +546,15 @@ def test_case_66_blank_text_is_left_out_and_its_cache_marker_moves(target: Model
     assert found["$.system"] == ("warning" if WIRES[target.api].limits.blank_system else "error")
 
 
+def test_a_blank_system_text_stays_where_it_is_accepted_and_its_blank_blocks_go_elsewhere() -> None:
+    assert repaired(request(HI, system=" "), CHAT).context.system == " "
+    blocks = (TextBlock(text=" "), TextBlock(text="Be short."))
+    source = request(HI, system=blocks)
+    assert repaired(source, CLAUDE).context.system == blocks[1:]
+    assert [(loss.path, loss.severity) for loss in il.adapt(source, CLAUDE).losses] == [("$.system", "weakened")]
+    assert il.adapt(request(HI, system=()), CLAUDE).losses == ()
+
+
 @every_target
 def test_case_67_68_halves_of_surrogates_go_and_emoji_stay(target: ModelDescriptor) -> None:
     """
@@ -535,6 +580,22 @@ def test_pictures_in_results_follow_the_run_of_results(target: ModelDescriptor) 
     assert [type(m) for m in messages[2:]] == [ToolResultMessage, ToolResultMessage, UserMessage]
     assert messages[4].content[1] == picture
     assert il.adapt(source, target).source("$.messages[4].content[1]") == "$.messages[2].content[0]"
+
+
+@pytest.mark.parametrize("target", [CHAT, LLAMA], ids=lambda t: t.id)
+def test_a_result_of_pictures_alone_gets_a_text_and_an_empty_one_stays_empty(target: ModelDescriptor) -> None:
+    """
+    The picture and the text in its place are reported.
+    """
+    picture = ImageBlock(data=PNG, mime_type="image/png")
+    both = answer_from(CLAUDE, call("c1"), call("c2"))
+    source = request(HI, both, result("c1", content=(picture,)), result("c2", content=()))
+    assert [message.content for message in repaired(source, target).context.messages[2:4]] == [
+        (TextBlock(text=PLACEHOLDER),),
+        (),
+    ]
+    lost = [(loss.path, loss.what) for loss in il.adapt(source, target).losses]
+    assert lost == [("$.messages[2].content[0]", "media"), ("$.messages[2].content", "media")]
 
 
 UNSEEN = [

@@ -230,6 +230,38 @@ def test_how_another_wire_spelled_a_value_is_bookkeeping() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("owner", "key", "value", "what", "severity"),
+    [
+        ("y", "z", None, "z", "record"),
+        ("y", "n", None, "n", "record"),
+        ("y", "n", 1, "n", "record"),
+        ("y", "n", 2, "n", "dropped"),
+        ("y", "n", True, "n", "dropped"),
+        ("y", "z", 1, "z", "dropped"),
+        ("y", "synthetic", True, "synthetic", "dropped"),
+        ("interlingua", "synthetic", True, "synthetic", "record"),
+        ("interlingua", "z", 1, "z", "dropped"),
+        ("y", "~choices", [], "spelling", "record"),
+        ("y", "~response", {}, "spelling", "record"),
+    ],
+)
+def test_a_field_that_says_nothing_is_bookkeeping(owner: str, key: str, value: Any, what: str, severity: str) -> None:
+    """A null, a default that clients state, our own mark, an empty record."""
+    found = losses.extra_losses(owner, {key: value}, "$.extra", "why")
+    assert [(loss.path, loss.what, loss.severity) for loss in found] == [(f"$.extra.{key}", what, severity)]
+
+
+def test_fields_inside_what_is_bookkeeping_have_no_loss_of_their_own() -> None:
+    """The reason is that of the caller, if there is one."""
+    inner = {"~": {"a": {"in": {"z": 1}}}}
+    assert [*losses.extra_losses("y", {"~response": {**inner, "b": 1}}, "$.y", "not sent")] == [
+        Loss("$.y.~response.~", "spelling", "how y spelled it", "record"),
+        Loss("$.y.~response.b", "b", "not sent", "record"),
+    ]
+    assert [*losses.extra_losses("y", 5, "$.y")] == [Loss("$.y", "y", "only y supports it", "dropped")]
+
+
 def test_a_model_that_is_asked_again_has_the_same_losses() -> None:
     """Also another model at the address of one that is gone, and however many there were."""
     table = dropped("ModelDescriptor.name")
@@ -258,6 +290,8 @@ def test_a_report_has_the_path_of_its_position() -> None:
         Loss("$.system[0]", "c", "why", "dropped"),
         Loss("$.content[0].text", "d", "why", "dropped"),
     ]
+    report.add([Loss("$.model", "e", "why", "dropped")])
+    assert [loss.what for loss in report.losses] == ["a", "b", "e"]
     losses.QUIET.lost("e", "why")
     assert losses.QUIET.losses == []
 

@@ -351,6 +351,78 @@ READ: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
             ToolResultMessage(tool_call_id="t2", content=(TextBlock(text="b"),), is_error=False),
         ),
     ),
+    "a result may state its type, and have no content": (
+        user(result({"text": "a"}, type="tool_result"), {"toolResult": {"toolUseId": "t2", "content": None}}),
+        (
+            ToolResultMessage(
+                tool_call_id="t1",
+                content=(TextBlock(text="a"),),
+                is_error=False,
+                extra={API: {"~": {"toolResult": {"in": {"type": "tool_result"}}}}},
+            ),
+            ToolResultMessage(
+                tool_call_id="t2",
+                content=None,
+                is_error=False,
+                extra={API: {"~": {"toolResult": {"in": {"~": {"content": {"said": [], "wire": None}}}}}}},
+            ),
+        ),
+    ),
+    "a result of a tool of the provider": (
+        assistant(
+            {"toolUse": {"toolUseId": "t1", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}},
+            result({"text": "a"}, type="nova_grounding_result", status="error"),
+            result({"text": "b"}),
+        ),
+        (
+            AssistantMessage(
+                content=(
+                    ServerToolCall(id="t1", name="nova_grounding", arguments={}),
+                    ServerToolResult(
+                        tool_call_id="t1",
+                        tool_name="nova_grounding",
+                        dialect=API,
+                        content=[{"text": "a"}],
+                        is_error=True,
+                    ),
+                    ServerToolResult(
+                        tool_call_id="t1",
+                        tool_name="",
+                        dialect=API,
+                        content=[{"text": "b"}],
+                        extra={API: {"~": {"toolResult": {"in": {"~": {"type": {"said": "_result"}}}}}}},
+                    ),
+                ),
+                api=API,
+            ),
+        ),
+    ),
+    "what is no result and no text is kept as it is": (
+        user(*(ODD := ({"toolResult": {"toolUseId": 5, "content": []}}, {"toolResult": 5}, {"text": 5}))),
+        (UserMessage(content=tuple(OpaqueBlock(dialect=API, value=odd) for odd in ODD)),),
+    ),
+    "results that are none of calls, and a text with a field of its own": (
+        user(
+            {"toolResult": {"toolUseId": "t1", "content": "a"}},
+            result({"text": "a"}, type="x_result"),
+            {"text": "b", "new": 1},
+        ),
+        (
+            UserMessage(
+                content=(
+                    ServerToolResult(
+                        tool_call_id="t1",
+                        tool_name="",
+                        dialect=API,
+                        content="a",
+                        extra={API: {"~": {"toolResult": {"in": {"~": {"type": {"said": "_result"}}}}}}},
+                    ),
+                    ServerToolResult(tool_call_id="t1", tool_name="x", dialect=API, content=[{"text": "a"}]),
+                    TextBlock(text="b", extra={API: {"new": 1}}),
+                )
+            ),
+        ),
+    ),
 }
 
 
@@ -896,6 +968,31 @@ def test_input_excludes_what_was_cached_82(wire: dict[str, int], expected: Usage
     assert expected == replaced(whole, extra={})
     events = [("messageStop", {"stopReason": "end_turn"}), ("metadata", {"usage": wire})]
     assert whole == fold(decode_stream(frames(*events))).usage
+
+
+def test_usage_is_encoded_in_the_counts_of_the_wire() -> None:
+    """
+    What was cached is left out where there is none; an answer must have the other counts.
+    """
+    counts = [
+        bedrock.encode_response(AssistantMessage(content=(TextBlock(text="a"),), usage=usage)).body["usage"]
+        for usage in (
+            None,
+            Usage(input=3, output=2, cache_read=0, cache_write=0, total_tokens=5),
+            Usage(input=3, output=2, cache_read=4, cache_write=5, total_tokens=14),
+        )
+    ]
+    assert counts == [
+        {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0},
+        {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5},
+        {
+            "inputTokens": 3,
+            "outputTokens": 2,
+            "totalTokens": 14,
+            "cacheReadInputTokens": 4,
+            "cacheWriteInputTokens": 5,
+        },
+    ]
 
 
 def test_an_answer_that_is_an_error_is_raised() -> None:
