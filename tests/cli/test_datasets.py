@@ -244,7 +244,7 @@ KILLED = """
 import os, signal, sys
 from interlingua.cli import bulk, main, outputs
 bulk.PIECE = 20_000
-count, write = 0, outputs.Journal.write
+count, write = 0, outputs.PieceJournal.write
 def killing(*arguments):
     global count
     for step in (lambda: None, lambda: write(*arguments)):
@@ -252,7 +252,7 @@ def killing(*arguments):
         count += 1
         if count == int(sys.argv[1]):
             os.kill(os.getpid(), signal.SIGKILL)
-outputs.Journal.write = killing
+outputs.PieceJournal.write = killing
 main(sys.argv[2:])
 """
 
