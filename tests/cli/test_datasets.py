@@ -229,6 +229,17 @@ def test_losses_of_many_conversations_are_grouped_with_examples(tmp_path: Path, 
     assert [f"in.jsonl:{n} $.messages[1].extra" in err for n in range(1, 6)] == [True] * 3 + [False] * 2
 
 
+def test_nothing_is_said_of_losses_where_nothing_was_converted(tmp_path: Path) -> None:
+    """Several conversations for a file that can have one, or none that can be read: there is the error alone."""
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(LINES)
+    code, err = converted(path, "-t", "transcript", "-o", tmp_path / "out.jsonl", "--report")
+    assert (1, True, False) == (code, "give a folder" in err, "nothing lost" in err)
+    path.write_bytes(b"{torn\n")
+    code, err = converted(path, "-t", "transcript", "-o", tmp_path / "out.jsonl", "--report")
+    assert (1, False) == (code, "nothing lost" in err)
+
+
 def test_progress_says_bytes_rate_and_conversations(tmp_path: Path) -> None:
     """Where there is no terminal, as lines, if asked for."""
     path = tmp_path / "in.jsonl"

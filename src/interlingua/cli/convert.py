@@ -237,7 +237,7 @@ def _report_outcome(tally: Tally, target: str, rows: IO[bytes], *, as_json: bool
         shutil.copyfileobj(rows, sys.stdout.buffer)
         rest = {"errors": errors} | ({"errorCount": tally.failed} if tally.failed > len(errors) else {})
         sys.stdout.buffer.write(b"]," + jsontext.write(rest)[1:] + b"\n")
-    elif report:
+    elif report and (tally.count or not tally.failed):  # of nothing, nothing was lost
         output.report_summary(_named(tally), target, tally.losses, records=records)
     else:
         output.note_summary(f"{_named(tally)} → {target}", tally.losses)
