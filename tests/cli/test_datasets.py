@@ -250,7 +250,8 @@ def test_progress_says_bytes_rate_and_conversations(tmp_path: Path) -> None:
 
 # --- going on --------------------------------------------------------------------------------------------------------
 
-# Converts as the command does, in small pieces; is killed at the n-th moment, before or after a line of the journal.
+# Converts as the command does, in small pieces; gets a signal at the n-th moment, before or after a line of the
+# journal.
 KILLED = """
 import os, signal, sys
 from interlingua.cli import bulk, convert, main, outputs
@@ -263,15 +264,20 @@ def killing(*arguments):
         step()
         count += 1
         if count == int(sys.argv[1]):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), int(sys.argv[2]))
 outputs.PieceJournal.write = killing
-main(sys.argv[2:])
+main(sys.argv[3:])
 """
 
 
+def ended_by(signal: int, moment: int, *arguments: str | Path, jobs: int) -> "subprocess.CompletedProcess[bytes]":
+    how = [KILLED, str(moment), str(int(signal))]
+    command = [sys.executable, "-c", *how, "convert", *map(str, arguments), "--resume", "-j", str(jobs)]
+    return subprocess.run(command, check=False, capture_output=True, timeout=120)
+
+
 def killed_at(moment: int, *arguments: str | Path, jobs: int = 1) -> int:
-    command = [sys.executable, "-c", KILLED, str(moment), "convert", *map(str, arguments), "--resume", "-j", str(jobs)]
-    return subprocess.run(command, check=False, capture_output=True, timeout=120).returncode
+    return ended_by(signal.SIGKILL, moment, *arguments, jobs=jobs).returncode
 
 
 @pytest.mark.parametrize("packing", ["plain", "gzip", "zip"])
@@ -363,6 +369,21 @@ def test_a_run_that_ends_at_any_byte_goes_on(tmp_path: Path, monkeypatch: Any, n
     ends = [ended_at(longest * part // 100, *given, f"part/{name}", "--resume") for part in (90, 30, 60, 99)]
     assert -signal.SIGXFSZ in ends
     assert (code, err.replace("whole", "part")) == converted(*given, f"part/{name}", "--resume")
+    assert written(tmp_path / "whole") == written(tmp_path / "part")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("name", ["out.jsonl.gz", "out/"])
+def test_a_run_that_is_interrupted_goes_on(tmp_path: Path, name: str, jobs: int) -> None:
+    """By Ctrl-C, before or after a line of the journal: it says how, and does."""
+    (tmp_path / "a.jsonl").write_bytes(LINES)
+    (tmp_path / "b.jsonl").write_bytes(LINES)
+    given = (tmp_path / "a.jsonl", tmp_path / "b.jsonl", "-t", "openai-finetune", "-o")
+    assert 0 == killed_at(0, *given, f"{tmp_path}/whole/{name}")
+    for moment in (3, 4):
+        ended = ended_by(signal.SIGINT, moment, *given, f"{tmp_path}/part/{name}", jobs=jobs)
+        assert 130 == ended.returncode and b"run the same command with --resume" in ended.stderr
+    assert 0 == killed_at(0, *given, f"{tmp_path}/part/{name}", jobs=jobs)
     assert written(tmp_path / "whole") == written(tmp_path / "part")
 
 
