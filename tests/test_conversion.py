@@ -500,6 +500,31 @@ def test_a_list_of_conversations_is_never_read_as_one(name: str) -> None:
                 il.decode(data, named)
 
 
+@pytest.mark.parametrize("name", [*sorted(set(DIALECTS) - {*RETURNED, "transcript", "openclaw"}), "interlingua"])
+def test_a_list_of_one_conversation_is_read_as_it(name: str) -> None:
+    """As `read` does: detected or named, as values, text or bytes."""
+    entries = (il.Entry(message=il.UserMessage(content="Q")), il.Entry(message=il.AssistantMessage(content="A")))
+    one = json.loads(il.encode(il.Conversation(entries=entries), name).bytes())
+    text = json.dumps([one])
+    (expected,) = il.read(text.encode())
+    for data in ([one], text, text.encode()):
+        for named in (name, None):
+            assert (
+                [m.text for m in il.decode(data, named).messages] == [m.text for m in expected.messages] == ["Q", "A"]
+            )
+
+
+def test_a_list_of_one_session_document_is_read_as_it() -> None:
+    """Also if the format is not written from others."""
+    asked = {"id": "1", "timestamp": "2026-01-01T00:00:00Z", "type": "user", "content": "Q"}
+    times = {"startTime": asked["timestamp"], "lastUpdated": asked["timestamp"]}
+    session = {"sessionId": "s", "projectHash": "h", **times, "messages": [asked]}
+    assert [["Q"]] == [[m.text for m in found.messages] for found in il.read(json.dumps([session]).encode())]
+    assert ["Q"] == [m.text for m in il.decode([session]).messages]
+    with pytest.raises(il.BadWire, match="no known format"):
+        il.decode([{"a": 1}])
+
+
 @pytest.mark.parametrize("api", sorted(WIRES))
 @pytest.mark.parametrize("body", [{}, {"a": 1}, {"a": 1, "b": {"messages": []}}, {f"k{at}": None for at in range(9)}])
 def test_an_object_without_a_field_of_the_named_wire_is_no_request(api: str, body: dict[str, Any]) -> None:

@@ -16,14 +16,15 @@ import interlingua as il
 from canvas.driving import browsing
 from canvas.sample import courier
 from canvas.test_reading import weather
-from interlingua.canvas.export import finds_of, inert, material_of, redacted, write
+from interlingua.canvas.export import finds_of, inert, markdown_of, material_of, redacted, write
 from interlingua.canvas.library import Library
 from interlingua.canvas.session_list import Describer, Finder
 from interlingua.canvas.shapes import ScanRequest
-from interlingua.canvas.trees import Tree
+from interlingua.canvas.trees import Tree, row_of
 from interlingua.dialects import DIALECTS, FORMATS
 from interlingua.serving import redaction
 from interlingua.sessions import Session
+from interlingua.sessions.texts import message_texts
 
 SECRETS = {
     "key": "sk-ant-" + "api03-9f8e7d6c5b4a39281706f5e4d3c2b1a0",
@@ -391,6 +392,20 @@ def test_rated_siblings_become_preference_pairs(tmp_path: Path) -> None:
     pairs = {(line["chosen"][0]["content"], line["rejected"][0]["content"]) for line in lines}
     assert pairs == {("Yes.", "No."), ("Yes.", "Perhaps."), ("Perhaps.", "No.")}
     assert all(line["prompt"] == [{"role": "user", "content": "Is it raining?"}] for line in lines)
+
+
+@pytest.mark.parametrize("content", ["API Error: 529", (il.TextBlock(text="API Error: 529"),)])
+def test_an_error_that_stands_as_the_answer_is_there_once(content: Any) -> None:
+    """Claude Code writes errors so: in Markdown, in the search and on a card; the card of such an answer has failed."""
+    same = il.AssistantMessage(content=content, stop_reason="error", error_message="API Error: 529")
+    half = il.AssistantMessage(content="Half a", stop_reason="error", error_message="reset by peer")
+    text = markdown_of("", il.Conversation(entries=(il.Entry(message=same), il.Entry(message=half))))
+    assert (text.count("API Error: 529"), text.count("**Error:**"), text.count("reset by peer")) == (1, 1, 1)
+    assert [["API Error: 529"], ["Half a", "reset by peer"]] == [
+        [found.text for found in message_texts("e", message)] for message in (same, half)
+    ]
+    rows = [row_of(il.Entry(message=message, id="e"), 0) for message in (same, half, il.AssistantMessage(content="A"))]
+    assert ["", "reset by peer", None] == [row.error for row in rows]
 
 
 def test_markdown_has_the_path_and_each_branch_once(tmp_path: Path) -> None:

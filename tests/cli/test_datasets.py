@@ -229,6 +229,17 @@ def test_losses_of_many_conversations_are_grouped_with_examples(tmp_path: Path, 
     assert [f"in.jsonl:{n} $.messages[1].extra" in err for n in range(1, 6)] == [True] * 3 + [False] * 2
 
 
+def test_nothing_is_said_of_losses_where_nothing_was_converted(tmp_path: Path) -> None:
+    """Several conversations for a file that can have one, or none that can be read: there is the error alone."""
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(LINES)
+    code, err = converted(path, "-t", "transcript", "-o", tmp_path / "out.jsonl", "--report")
+    assert (1, True, False) == (code, "give a folder" in err, "nothing lost" in err)
+    path.write_bytes(b"{torn\n")
+    code, err = converted(path, "-t", "transcript", "-o", tmp_path / "out.jsonl", "--report")
+    assert (1, False) == (code, "nothing lost" in err)
+
+
 def test_progress_says_bytes_rate_and_conversations(tmp_path: Path) -> None:
     """Where there is no terminal, as lines, if asked for."""
     path = tmp_path / "in.jsonl"
@@ -239,27 +250,34 @@ def test_progress_says_bytes_rate_and_conversations(tmp_path: Path) -> None:
 
 # --- going on --------------------------------------------------------------------------------------------------------
 
-# Converts as the command does, in small pieces; is killed at the n-th moment, before or after a line of the journal.
+# Converts as the command does, in small pieces; gets a signal at the n-th moment, before or after a line of the
+# journal.
 KILLED = """
 import os, signal, sys
-from interlingua.cli import bulk, main, outputs
-bulk.PIECE = 20_000
-count, write = 0, outputs.Journal.write
+from interlingua.cli import bulk, convert, main, outputs
+from interlingua.conversion import large_sessions
+bulk.PIECE, convert.PARALLEL, large_sessions.LARGE = 20_000, 0, 40_000
+count, write = 0, outputs.PieceJournal.write
 def killing(*arguments):
     global count
     for step in (lambda: None, lambda: write(*arguments)):
         step()
         count += 1
         if count == int(sys.argv[1]):
-            os.kill(os.getpid(), signal.SIGKILL)
-outputs.Journal.write = killing
-main(sys.argv[2:])
+            os.kill(os.getpid(), int(sys.argv[2]))
+outputs.PieceJournal.write = killing
+main(sys.argv[3:])
 """
 
 
-def killed_at(moment: int, *arguments: str | Path) -> int:
-    command = [sys.executable, "-c", KILLED, str(moment), "convert", *map(str, arguments), "--resume", "-j", "1"]
-    return subprocess.run(command, check=False, capture_output=True, timeout=120).returncode
+def ended_by(signal: int, moment: int, *arguments: str | Path, jobs: int) -> "subprocess.CompletedProcess[bytes]":
+    how = [KILLED, str(moment), str(int(signal))]
+    command = [sys.executable, "-c", *how, "convert", *map(str, arguments), "--resume", "-j", str(jobs)]
+    return subprocess.run(command, check=False, capture_output=True, timeout=120)
+
+
+def killed_at(moment: int, *arguments: str | Path, jobs: int = 1) -> int:
+    return ended_by(signal.SIGKILL, moment, *arguments, jobs=jobs).returncode
 
 
 @pytest.mark.parametrize("packing", ["plain", "gzip", "zip"])
@@ -296,6 +314,106 @@ def test_a_killed_run_into_a_folder_goes_on(tmp_path: Path, target: str) -> None
         killed_at(moment, *inputs, "-t", target, "-o", tmp_path / "out")
     whole, out = ({p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in ("whole", "out"))
     assert whole == out
+
+
+# Converts as the command does, in small pieces; the kernel ends it when it writes beyond byte n of any file.
+FULL = """
+import resource, signal, sys
+from interlingua.cli import bulk, convert, main
+bulk.PIECE, convert.PARALLEL = 20_000, 0
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+main(sys.argv[2:])
+"""
+
+
+BAD = b'{"conversations": 7}\n' * 2000  # more than a piece
+
+
+def ended_at(size: int, *arguments: str | Path) -> int:
+    command = [sys.executable, "-c", FULL, str(size), "convert", *map(str, arguments)]
+    return subprocess.run(command, check=False, capture_output=True, timeout=120).returncode
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst", "out/"])
+def test_a_run_that_ends_at_any_byte_goes_on(tmp_path: Path, monkeypatch: Any, name: str, jobs: str) -> None:
+    """Nothing is lost or doubled, failures and the report included."""
+    monkeypatch.setattr(bulk, "PIECE", 20_000)
+    monkeypatch.chdir(tmp_path)
+    coloured = LINES.replace(b'"from": "gpt"', b'"colour": 1, "from": "gpt"').splitlines(keepends=True)
+    Path("a.jsonl").write_bytes(b"".join(coloured[:100]))
+    Path("b.jsonl").write_bytes(BAD + b"".join(coloured[100:]))
+    given = (
+        "a.jsonl",
+        "b.jsonl",
+        "-f",
+        "sharegpt",
+        "-t",
+        "openai-finetune",
+        "--on-error",
+        "keep",
+        "--report",
+        "-j",
+        jobs,
+        "-o",
+    )
+    code, err = converted(*given, f"whole/{name}")
+    assert (1, True, True) == (code, "1,950 more" in err, "100 × " not in err and "300 × " in err)
+    longest = max(map(len, written(tmp_path / "whole").values()))
+    ends = [ended_at(longest * part // 100, *given, f"part/{name}", "--resume") for part in (90, 30, 60, 99)]
+    assert -signal.SIGXFSZ in ends
+    assert (code, err.replace("whole", "part")) == converted(*given, f"part/{name}", "--resume")
+    assert written(tmp_path / "whole") == written(tmp_path / "part")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("name", ["out.jsonl.gz", "out/"])
+def test_a_run_that_is_interrupted_goes_on(tmp_path: Path, name: str, jobs: int) -> None:
+    """By Ctrl-C, before or after a line of the journal: it says how, and does."""
+    (tmp_path / "a.jsonl").write_bytes(LINES)
+    (tmp_path / "b.jsonl").write_bytes(LINES)
+    given = (tmp_path / "a.jsonl", tmp_path / "b.jsonl", "-t", "openai-finetune", "-o")
+    assert 0 == killed_at(0, *given, f"{tmp_path}/whole/{name}")
+    for moment in (3, 4):
+        ended = ended_by(signal.SIGINT, moment, *given, f"{tmp_path}/part/{name}", jobs=jobs)
+        assert 130 == ended.returncode and b"run the same command with --resume" in ended.stderr
+    assert 0 == killed_at(0, *given, f"{tmp_path}/part/{name}", jobs=jobs)
+    assert written(tmp_path / "whole") == written(tmp_path / "part")
+
+
+def test_a_file_that_begins_with_failures_is_not_added_to_the_one_before(tmp_path: Path) -> None:
+    """Where a run ended among the failures, the file before was still open."""
+    (tmp_path / "a.jsonl").write_bytes(LINES[:1000])
+    (tmp_path / "b.jsonl").write_bytes(BAD + LINES)
+    given = (tmp_path / "a.jsonl", tmp_path / "b.jsonl", "-f", "sharegpt", "-t", "openai-finetune", "-o")
+    converted(*given, tmp_path / "whole")
+    assert -signal.SIGKILL == killed_at(4, *given, tmp_path / "out")  # after the first piece of the second file
+    killed_at(0, *given, tmp_path / "out")
+    assert written(tmp_path / "whole") == written(tmp_path / "out")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("target", ["transcript", "openai-completions"])
+def test_large_sessions_that_were_not_finished_leave_nothing(tmp_path: Path, target: str, jobs: int) -> None:
+    """Each goes to a file of its own; with several processes, by way of a temporary one."""
+    (tmp_path / "in").mkdir()
+    for name in "abcdef":
+        turns = [il.UserMessage(content=f"{name}{at} " + "word " * 40) for at in range(300)]
+        conversation = il.Conversation(entries=tuple(il.Entry(message=turn) for turn in turns))
+        (tmp_path / f"in/{name}.jsonl").write_bytes(il.encode(conversation, "claude-code").bytes())
+    given = (tmp_path / "in", "-t", target, "-o")
+    converted(*given, tmp_path / "whole")
+    for moment in (3, 2):
+        assert -signal.SIGKILL == killed_at(moment, *given, tmp_path / "out", jobs=jobs)
+    assert 0 == killed_at(0, *given, tmp_path / "out", jobs=jobs)
+    assert 6 == len(written(tmp_path / "whole"))
+    assert written(tmp_path / "whole") == written(tmp_path / "out")
 
 
 def test_a_run_killed_among_its_workers_leaves_none_behind(tmp_path: Path) -> None:

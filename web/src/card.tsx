@@ -25,7 +25,7 @@ export function heightOf(row: Row): number {
   const calls = row.calls?.length ?? 0;
   if (calls > 0) height += Math.min(calls, MAX_CALLS) * 24 + 7 + (calls > MAX_CALLS ? 24 : 0);
   if ((row.images ?? 0) > 0) height += STRIP + 8;
-  const wrong = row.stop === "aborted" ? "Stopped" : (row.error ?? row.bad);
+  const wrong = row.stop === "aborted" ? "Stopped" : row.error || row.bad; // an empty error is the text already
   if (wrong !== undefined) height += linesOf(wrong, WIDTH, "12px system-ui, sans-serif", 2) * LINE + 3;
   const made = Math.max(height, 46);
   heights.set(row, made);
@@ -74,7 +74,7 @@ export function Card({ row, state, live, results }: { row: Row; state: CardState
       </header>
       {row.text !== "" && <p className={`say ${row.role === "toolResult" ? "mono" : ""} ${row.call?.error ? "failed" : ""}`} dir="auto">{row.text}</p>}
       {(row.images ?? 0) > 0 && <div className="strip">{(state.pictures ?? []).slice(0, 3).map((source) => <img key={source} src={source} alt="" loading="lazy" decoding="async" />)}{(state.pictures ?? []).length === 0 && <span className="dim"><Icon name="image" className="xs" /> {plural(row.images ?? 0, "image")}</span>}</div>}
-      {(row.error ?? row.bad) !== undefined && <p className={`say two ${stopped ? "dim" : "failed"}`}>{stopped ? "Stopped before it was complete" : (row.error ?? row.bad)}</p>}
+      {(stopped ? row.error ?? row.bad : row.error || row.bad) !== undefined && <p className={`say two ${stopped ? "dim" : "failed"}`}>{stopped ? "Stopped before it was complete" : row.error || row.bad}</p>}
       {calls.length > 0 && (
         <div className="body"><div className="mini">
           {calls.slice(0, MAX_CALLS).map((call, at) => (

@@ -188,7 +188,7 @@ function card(stage: Element, tree: TreeModel, row: Row, at: Placed, on: boolean
     for (const line of lines(text, CARD - 50, font, most)) add(g, "text", { x: TEXT, y: (y += 17) - 4, fill, "font-size": size, "font-family": family }, line);
   };
   if (row.text !== "") say(row.text, row.call?.error ? ink.brick : on ? ink.ink : ink["ink-2"], mono ? `11px ${MONO}` : `12px ${SANS}`, mono ? 11 : 12, mono ? MONO : SANS, 4);
-  const wrong = row.error ?? row.bad;
+  const wrong = row.error || row.bad; // an empty error is the text already
   if ((row.images ?? 0) > 0) say(`${row.images} image${row.images === 1 ? "" : "s"}`, ink["ink-3"], `12px ${SANS}`, 12, SANS, 1);
   if (wrong !== undefined) say(wrong, ink.brick, `12px ${SANS}`, 12, SANS, 2);
   const calls = row.calls ?? [];

@@ -235,7 +235,7 @@ function Turn({ row, records, store, selected, block, on, onSelect, onContinue, 
           ))}
           {entry !== undefined && <Notes store={store} entry={entry} write={write} writing={noting === row.id} onDone={() => onNote?.(undefined)} />}
           {row.error !== undefined && row.stop !== "aborted" && (
-            <div className="err"><Icon name="alert" /><div><b>The answer failed</b><p>{row.error}</p>{write && asked !== undefined && <span onClick={(event) => event.stopPropagation()}><Button label="Answer again" small onClick={() => onContinue(asked)} /></span>}</div></div>
+            <div className="err"><Icon name="alert" /><div><b>The answer failed</b>{row.error !== "" && <p>{row.error}</p>}{write && asked !== undefined && <span onClick={(event) => event.stopPropagation()}><Button label="Answer again" small onClick={() => onContinue(asked)} /></span>}</div></div>
           )}
           {row.bad !== undefined && <div className="err"><Icon name="alert" /><div><b>This line cannot be read</b><p>{row.bad}</p></div></div>}
           {row.stop === "length" && <p className="dim">Stopped at the output token limit.</p>}

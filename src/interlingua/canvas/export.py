@@ -47,6 +47,7 @@ from ..values.messages import (
     ToolCall,
     ToolResultMessage,
     blocks_of,
+    error_beside,
     model_of,
 )
 from ..values.request import Conversation, Entry
@@ -162,8 +163,9 @@ def _section(entry: Entry) -> list[str]:
         media = [_block(block) for block in blocks_of(message.content) if not isinstance(block, TextBlock)]
         return [*parts, *([_fenced(text)] if text else []), *media]
     parts += [_block(block) for block in blocks_of(message.content)]
-    if isinstance(message, AssistantMessage) and message.error_message:
-        parts.append(f"**Error:** {inert(_line(message.error_message))}")
+    error = error_beside(message) if isinstance(message, AssistantMessage) else None
+    if error is not None:
+        parts.append(f"**Error:** {inert(_line(error))}")
     return parts
 
 

@@ -36,6 +36,7 @@ from ..values.messages import (
     ToolResultMessage,
     UserMessage,
     blocks_of,
+    error_beside,
 )
 from ..values.request import Context, Entry, ModelDescriptor, Request
 from .library import Library, SessionPlace
@@ -108,7 +109,7 @@ def _answer(message: AssistantMessage) -> dict[str, Any]:
         "provider": message.provider,
         "stop": message.stop_reason,
         "stop_detail": message.stop_detail if message.stop_detail != message.stop_reason else None,
-        "error": _line(message.error_message, 400) if message.error_message else None,
+        "error": _line(error_beside(message) or "", 400) if message.error_message else None,
         "usage": None
         if usage is None
         else RowUsage(

@@ -45,6 +45,7 @@ PIECE = 2 * 1024 * 1024
 FEW = 4  # documents of a container per worker task: they may be large
 ROWS = 200  # the same for rows of columnar files, which are small
 LARGE = 8 * 1024 * 1024
+SPOOL = ".convert-"  # how the names of temporary folders begin
 TRANSCRIPTS = frozenset({"transcript", "openclaw"})
 
 
@@ -612,7 +613,7 @@ def run(
                 elif spool is not None:
                     if folder is None:
                         spool.mkdir(parents=True, exist_ok=True)
-                        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".convert-", dir=spool)))
+                        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=SPOOL, dir=spool)))
                     future = submit(_convert_to_file, piece, task, folder / f"{number}")
                 else:  # read here while it is written
                     future = Future()

@@ -1,6 +1,7 @@
 """`interlingua convert`: converts between any formats, files of any size, and reports losses."""
 
 import contextlib
+import itertools
 import os
 import shutil
 import sys
@@ -173,6 +174,8 @@ def command(
     run = _Run(found, task, journal, on_error, copy=copy, spool=spool)
     if resume and journal is not None:
         journal.resume(run.tally)
+        for left in spool.glob(f"{bulk.SPOOL}*") if spool is not None else ():
+            shutil.rmtree(left, ignore_errors=True)  # of the process that was killed
     into: Output | FolderOutput
     if folder is not None:
         into = FolderOutput(folder, [source.path for source in found], journal)
@@ -234,7 +237,7 @@ def _report_outcome(tally: Tally, target: str, rows: IO[bytes], *, as_json: bool
         shutil.copyfileobj(rows, sys.stdout.buffer)
         rest = {"errors": errors} | ({"errorCount": tally.failed} if tally.failed > len(errors) else {})
         sys.stdout.buffer.write(b"]," + jsontext.write(rest)[1:] + b"\n")
-    elif report:
+    elif report and (tally.count or not tally.failed):  # of nothing, nothing was lost
         output.report_summary(_named(tally), target, tally.losses, records=records)
     else:
         output.note_summary(f"{_named(tally)} → {target}", tally.losses)
@@ -342,12 +345,12 @@ class _Run:
     ) -> None:
         """Converts everything that is not done yet, and records each piece in the journal when it is written."""
         written = RunProgress() if self._journal is None else self._journal.done
-        number, before = written.pieces, 0  # pieces of this source; bytes of earlier sources
-        index = written.source
+        number, index = written.pieces, written.source  # pieces of this source
+        before = self._bytes(0, index)  # of earlier sources
         with contextlib.closing(bulk.run(self._pieces(into), self._task, workers, self._spool)) as results:
             for at, piece, result in results:
                 if at != index:
-                    before += sum(_state(self._found[i])[0] for i in range(index, at) if self._found[i].path)
+                    before += self._bytes(index, at)
                     index, number = at, 0
                 number += 1
                 if result.problems and self._stops:
@@ -362,24 +365,21 @@ class _Run:
                     rows.writelines(result.streamed_row)
                 self.tally.add(piece.source, result)
                 if self._journal is not None and not into.is_pending:
-                    done = RunProgress(at, number, *into.place(), rejects.length())
+                    done = RunProgress(at, number, *into.place(), rejects.length(), into.origin)
                     self._journal.write(done, piece.source, result, names)
                 advance(before + piece.position, self.tally.count)
+
+    def _bytes(self, start: int, end: int) -> int:
+        return sum(_state(source)[0] for source in self._found[start:end] if source.path is not None)
 
     def _pieces(self, into: Output | FolderOutput) -> Iterator[tuple[int, SourcePiece]]:
         done = RunProgress() if self._journal is None else self._journal.done
         if self._journal is not None:
             self._journal.open()
-        for index, source in enumerate(self._found):
-            skipped: Source | None = None
-            for at, piece in enumerate(bulk.pieces(source, self._task, copy=self._copy)):
-                if index < done.source:
-                    break
-                if index == done.source and at < done.pieces:
-                    skipped = piece.source
-                    if at == done.pieces - 1:
-                        into.resume(skipped)
-                    continue
+            into.resume()
+        for index, source in enumerate(self._found[done.source :], done.source):
+            skipped = done.pieces if index == done.source else 0
+            for piece in itertools.islice(bulk.pieces(source, self._task, copy=self._copy), skipped, None):
                 yield index, piece
 
 

@@ -44,14 +44,18 @@ class Tally:
         self.names: set[str] = set()  # sources with conversations
 
     def add(self, source: Source, result: PieceResult) -> None:
-        if result.count and len(self.names) < MAX_PROBLEMS:
-            self.names.add(source.name)
+        self.name([source.name] if result.count else [])
         self.count += result.count
         self.losses.merge(result.losses)
         self.fail(result.problems)
 
-    def fail(self, problems: list[SourceProblem]) -> None:
-        self.failed += len(problems)
+    def name(self, sources: list[str]) -> None:
+        if len(self.names) < MAX_PROBLEMS:
+            self.names.update(sources)
+
+    def fail(self, problems: list[SourceProblem], count: int | None = None) -> None:
+        """Counts problems, of which `problems` may be the first ones only."""
+        self.failed += len(problems) if count is None else count
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
 
@@ -60,7 +64,7 @@ class Tally:
 
 class RunProgress(NamedTuple):
     """The progress of an interrupted run: `pieces` of the source number `source` are written, with `length` bytes of
-    `name`.
+    `name`, which has the conversations of `origin`: in a folder this may be an earlier source.
     """
 
     source: int = 0
@@ -68,6 +72,7 @@ class RunProgress(NamedTuple):
     name: str | None = None
     length: int = 0
     rejected: int = 0
+    origin: str | None = None
 
 
 class PieceJournal:
@@ -101,10 +106,9 @@ class PieceJournal:
             self.names.append(self.done.name)
         self.names += row.get("names", ())
         tally.count += row["count"]
-        tally.names.update(row["from"])
+        tally.name(row["from"])
         tally.losses.merge(LossSummary.from_json(row["losses"]))
-        tally.failed += row["failed"]
-        tally.problems += [SourceProblem(*problem) for problem in row["problems"]]
+        tally.fail([SourceProblem(*problem) for problem in row["problems"]], row["failed"])
 
     def open(self) -> None:
         """Rewrites the known lines, without an incomplete last one, and continues after them."""
@@ -112,7 +116,7 @@ class PieceJournal:
         if self.done != RunProgress():
             kept = b"\n".join(read_regular(self._path).split(b"\n")[:-1]) + b"\n"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with local_files.atomic(self._path) as file:
+        with local_files.resumable(self._path) as file:
             file.write(kept or jsontext.write(self._run) + b"\n")
         self._file = self._path.open("ab")
 
@@ -159,7 +163,9 @@ class Output:
         self._stream: IO[bytes] | None = None
         self._session: bytes | IO[bytes] | None = None  # written at the end if it is the only one
 
-    def resume(self, source: Source) -> None:
+    origin: str | None = None  # of the current file, if each source has its own
+
+    def resume(self) -> None:
         """Resumes the partial file."""
         assert self._journal is not None
         if self._journal.done.name is not None:
@@ -272,7 +278,7 @@ class FolderOutput:
         self._inputs = inputs
         self._journal = journal
         self._stack = contextlib.ExitStack()
-        self._source: Source | None = None
+        self.origin: str | None = None  # the name of the source whose conversations the current file has
         self._stream: IO[bytes] | None = None
         self._path: Path | None = None
         self._names = {name.casefold() for name in journal.names} if journal is not None else set[str]()
@@ -286,28 +292,29 @@ class FolderOutput:
         for number, lines in sessions:
             stem = f"{source.stem}-{number}" if number is not None else source.stem
             names.append(self._free(stem, ".jsonl"))
-            with local_files.atomic(self._checked(names[-1])) as file:
+            with _writing(self._checked(names[-1]), 0, self._journal) as file:
                 file.writelines(lines)
         if result.payload:
-            if self._stream is None or source != self._source:
-                self._open(source, self._free(source.stem, ".jsonl" if result.numbered else ".json"))
+            if self._stream is None or source.name != self.origin:
+                self._open(source.name, self._free(source.stem, ".jsonl" if result.numbered else ".json"))
             assert self._stream is not None
             self._stream.write(result.payload)
         if result.streamed is not None and result.is_body:
-            self._open(source, self._free(source.stem, ".json"))
+            self._open(source.name, self._free(source.stem, ".json"))
             assert self._stream is not None
             self._stream.writelines(result.streamed)
         return names
 
-    def resume(self, source: Source) -> None:
-        """Resumes the partial file, with conversations of this source."""
+    def resume(self) -> None:
+        """Resumes the partial file."""
         assert self._journal is not None
-        if self._journal.done.name is not None:
-            self._open(source, self._journal.done.name, self._journal.done.length)
+        done = self._journal.done
+        if done.name is not None:
+            self._open(done.origin, done.name, done.length)
 
-    def _open(self, source: Source, name: str, length: int = 0) -> None:
+    def _open(self, origin: str | None, name: str, length: int = 0) -> None:
         self._stack.close()  # completes the previous file
-        self._source, self._path = source, self._checked(name)
+        self.origin, self._path = origin, self._checked(name)
         self._stream = self._stack.enter_context(_writing(self._path, length, self._journal))
 
     def place(self) -> tuple[str | None, int]:

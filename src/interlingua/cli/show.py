@@ -29,6 +29,7 @@ from ..values.messages import (
     ToolResultMessage,
     UserMessage,
     blocks_of,
+    error_beside,
     text_of,
 )
 from ..values.request import Conversation, Entry, is_aside
@@ -220,9 +221,9 @@ class _View:
         if isinstance(message, AssistantMessage):
             heading.append(_about(message), style="dim")
         parts = [self._block(block, results) for block in blocks_of(message.content)]
-        # Claude Code writes an error as the answer: it is the text already.
-        if isinstance(message, AssistantMessage) and message.error_message not in (None, "", message.text):
-            parts.append(Text(message.error_message, style="red"))
+        error = error_beside(message) if isinstance(message, AssistantMessage) else None
+        if error is not None:
+            parts.append(Text(error, style="red"))
         return Group(heading, *(self._indented(part) for part in parts))
 
     def _block(self, block: Block, results: dict[int, Any]) -> RenderableType:

@@ -23,7 +23,7 @@ from ..dialects.registry import canonical, ordered
 from ..dialects.wire import FileFormat
 from ..values import jsontext
 from ..values.canonical import build, plain
-from ..values.errors import BadWire, InterlinguaError, Unsupported
+from ..values.errors import BadWire, FormatError, InterlinguaError, Unsupported
 from ..values.folding import fold
 from ..values.losses import (
     REPLACED,
@@ -132,16 +132,40 @@ def _copied(data: Any) -> Any:
 
 def _decode_unshared(data: Any, dialect: str | None) -> Conversation:
     if dialect is not None:
-        conversation = _decode(data, canonical(dialect))
+        conversation = _decode_named(data, canonical(dialect))
         if not _has_messages(conversation):
             _refuse_another_format(data, canonical(dialect))
             _refuse_no_request(data, canonical(dialect), conversation)
         return conversation
     dialect = detect_name(data)
     if dialect is None:
+        only = _only_one(data)
+        if only is not None and detect_name(only) is not None:
+            return _decode_unshared(only, None)
         _refuse_several(value_of(data))  # raises a precise error if it is not even JSON
         raise BadWire("detect", "no known format; name one (`interlingua dialects` lists them)")
     return _decode(data, canonical(dialect))
+
+
+def _decode_named(data: Any, dialect: str) -> Conversation:
+    try:
+        return _decode(data, dialect)
+    except (BadWire, FormatError):
+        only = _only_one(data)
+        if only is None:
+            raise
+        with contextlib.suppress(BadWire, FormatError):
+            return _decode(only, dialect)
+        raise  # what is wrong with the list
+
+
+def _only_one(data: Any) -> Any:
+    """Returns what stands in a list of one, which `read` reads by itself as well; None for anything else."""
+    try:
+        value = value_of(data) if isinstance(data, str | bytes) and data.lstrip()[:1] in ("[", b"[") else data
+    except InterlinguaError:
+        return None
+    return value[0] if type(value) is list and len(value) == 1 and isinstance(value[0], dict | list) else None
 
 
 def _has_messages(conversation: Conversation) -> bool:
@@ -209,6 +233,8 @@ def _decode(data: Any, dialect: str) -> Conversation:
     chunks = chunks_of(value)
     if chunks is not None:
         return _one(_received(module, chunks), dialect)
+    if type(value) is list and len(value) == 1 and isinstance(value[0], dict) and _is_whole(value[0]):
+        (value,) = value  # a body in a list, which would be read as a message without content
     if is_response(form, value):
         return _one(module.decode_response(value), dialect)
     return _conversation(module.decode(value))

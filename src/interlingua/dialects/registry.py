@@ -78,6 +78,7 @@ _FORMATS: dict[str, str] = {
     "langfuse": "files.langfuse:FORMAT",
     "langsmith": "files.langsmith:FORMAT",
     "promptfoo": "files.promptfoo:FORMAT",
+    "tau-bench": "files.tau_bench:FORMAT",
     "otel": "files.otel:FORMAT",
     "alpaca": "files.alpaca:FORMAT",
     "llama-factory": "files.llama_factory:FORMAT",

@@ -27,6 +27,7 @@ from ..values.messages import (
     ToolCall,
     ToolResultMessage,
     blocks_of,
+    error_beside,
 )
 from ..values.text import spaced
 from .reader import Line
@@ -148,8 +149,9 @@ def message_texts(entry: str, message: AgentMessage) -> Iterator[SearchText]:
         kind, text, tool = _block(block, message)
         if text.strip():
             yield SearchText(entry, number, kind, message.role, text, **(about | ({"tool": tool} if tool else {})))
-    if isinstance(message, AssistantMessage) and message.error_message:
-        yield SearchText(entry, None, "other", message.role, message.error_message, **about)
+    error = error_beside(message) if isinstance(message, AssistantMessage) else None
+    if error is not None:
+        yield SearchText(entry, None, "other", message.role, error, **about)
 
 
 def _block(block: Any, message: AgentMessage) -> tuple[str, str, str | None]:

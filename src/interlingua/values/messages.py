@@ -580,6 +580,15 @@ def text_of(content: Content) -> str:
     return "".join(b.text for b in content or () if isinstance(b, TextBlock))
 
 
+def error_beside(message: AssistantMessage) -> str | None:
+    """Returns the error of an answer, None if there is none or its text says it already.
+
+    Claude Code writes an error of the provider as an answer, whose text it is.
+    """
+    error = message.error_message
+    return error if error and error.strip() != text_of(message.content).strip() else None
+
+
 # The formal specification's names for the same values.
 TextContent = TextBlock
 ThinkingContent = ThinkingBlock

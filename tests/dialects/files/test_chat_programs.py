@@ -88,6 +88,7 @@ PATHS = {
         TWELVE,
     ],
     "promptfoo/output.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "tau-bench/results.json": [ASKED, CALLED, COUNTED, TWELVE],
     "langsmith/run.json": [ASKED, CALLED, COUNTED, TWELVE],
     "langsmith/graph.json": [ASKED, CALLED, COUNTED, TWELVE],
     "text-generation-webui/chat.json": [ASKED, CALLED, COUNTED, TWELVE],
@@ -164,6 +165,7 @@ def test_every_answered_call_keeps_its_result(name: str, wire: str) -> None:
         ("jan/messages.jsonl", None, "jan-v1-4b", None),
         ("langsmith/run.json", None, "gpt-4o", "You count things."),
         ("promptfoo/output.json", None, "openai:gpt-4o", "You count things."),
+        ("tau-bench/results.json", None, None, "You count things."),
         ("letta/agents.json", "Egg counter", "gpt-4o", "You count things."),
         ("letta/older.json", "Egg counter", "gpt-4o", "You count things."),
         ("text-generation-webui/chat.json", None, "qwen3-8b.gguf", None),
@@ -1396,3 +1398,20 @@ def test_sound_and_films_of_jan_are_read() -> None:
         il.AudioBlock(data="UklGRg==", mime_type="audio/mp3"),
         il.DocumentBlock(data="AAAAIGZ0", mime_type="video/webm"),
     )
+
+
+def test_results_of_tau_bench_are_read_one_by_one() -> None:
+    """Results that the program wrote into messages of the user are no person's; a run that failed says why."""
+    (result,) = sample("tau-bench/results.json")
+    system, asked, *_ = result["traj"]
+    acts = ('Action:\n{"name": "count", "arguments": {}}', 'Action:\n{"name": "respond", "arguments": {}}')
+    texts = [system, asked, {"role": "assistant", "content": acts[0]}, {"role": "user", "content": "API output: 12"}]
+    texts += [{"role": "assistant", "content": acts[1]}, {"role": "user", "content": "###STOP###"}]
+    failed = {"task_id": 4, "reward": 0.0, "info": {"error": "timed out", "traceback": "…"}, "traj": [], "trial": 0}
+    whole, react, error = il.read(json.dumps([result, {**result, "traj": texts, "trial": 1}, failed]).encode())
+    assert [ASKED, CALLED, COUNTED, TWELVE] == outline(whole)
+    origins = [message.origin for message in react.messages if isinstance(message, il.UserMessage)]
+    assert [None, "program", None] == origins
+    assert ("error", "timed out") == (error.messages[0].stop_reason, error.messages[0].error_message)
+    with pytest.raises(il.BadWire):
+        il.decode({**failed, "info": {}})

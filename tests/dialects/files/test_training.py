@@ -72,6 +72,41 @@ def test_the_rejected_answer_of_ms_swift_is_a_branch_beside_the_chosen_one(name:
     assert preference["non_preferred_output"] == [TEN]
 
 
+NINE = {"role": "assistant", "content": "Nine."}
+SEVERAL: dict[str, tuple[str, dict[str, Any]]] = {
+    "texts": ("llamafactory-messages", {"messages": [QUESTION, TWELVE], "rejected_response": ["Ten.", "Nine."]}),
+    "messages": (
+        "llamafactory-messages",
+        {"messages": [QUESTION, TWELVE], "rejected_messages": [[QUESTION, TEN], [QUESTION, NINE]]},
+    ),
+    "query": ("alpaca", {"query": "How many eggs?", "response": "Twelve.", "rejected_response": ["Ten.", "Nine."]}),
+    "turns": ("sharegpt", {"conversations": TURNS, "rejected_response": ["Ten.", "Nine."]}),
+    "calls in messages": (
+        "sharegpt",
+        {
+            "messages": [QUESTION, *CALLED, TWELVE],
+            "rejected_messages": [[QUESTION, *CALLED, TEN], [QUESTION, *CALLED, NINE]],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "row"), SEVERAL.values(), ids=SEVERAL.keys())
+def test_several_rejected_answers_of_ms_swift_are_a_branch_each(name: str, row: dict[str, Any]) -> None:
+    """A pair of two answers has no room for them, and is not made of the first alone: all of them are reported."""
+    (conversation,) = il.read(json.dumps(row).encode())
+    assert outline(conversation)[-1] == "assistant: Twelve."
+    others = [entry for entry in conversation.entries if entry not in conversation.path()]
+    assert [entry.message.text for entry in others] == ["Ten.", "Nine."]
+    assert {entry.parent_id for entry in others} == {conversation.path()[-2].id}
+    assert il.detect(row).dialect == name
+    assert il.encode(conversation, name).body == row
+    body, losses = il.encode(conversation, "openai-finetune")
+    assert "non_preferred_output" not in body
+    lost = [f"$.entries[{at}]" for at, entry in enumerate(conversation.entries) if entry in others]
+    assert set(lost) <= {loss.path for loss in losses}
+
+
 def test_the_tools_and_pictures_of_a_pair_of_ms_swift_are_read() -> None:
     """`rejected_images` are those of the rejected messages."""
     tool = {"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}

@@ -1247,6 +1247,21 @@ def test_the_cost_that_a_file_states_is_the_cost(name: str) -> None:
     assert il.Cost(total=0.25) == answer.usage.cost
 
 
+@pytest.mark.parametrize(
+    "answer",
+    ["Twelve.", json.dumps({"candidates": [{"content": {"role": "model", "parts": [{"text": "Twelve."}]}}]})],
+    ids=["text", "JSON as a text"],
+)
+@pytest.mark.parametrize("beside", [True, False], ids=["fields beside it", "a request beside it"])
+def test_a_log_of_gemini_may_have_the_text_of_the_answer(beside: bool, answer: str) -> None:
+    """In place of the response's object."""
+    asked = {"contents": [{"role": "user", "parts": [{"text": "How many eggs?"}]}]}
+    line = {**(asked if beside else {"request": asked}), "response": answer}
+    conversation = returned(json.dumps(line).encode(), "cloud-batch")
+    assert outline(conversation) == ["user: How many eggs?", "assistant: Twelve."]
+    assert conversation.problems == ()
+
+
 @pytest.mark.parametrize("several", [True, False])
 @pytest.mark.parametrize("key", ["", "request"])
 def test_contents_beside_a_response_of_gemini_are_its_request(key: str, several: bool) -> None:

@@ -3,7 +3,7 @@
 `system` and `history` (pairs of earlier turns) are LLaMA-Factory's and ms-swift's, as are `query` and `response`. The
 question is the instruction and, on the next line, the input (Dolly's `context`). OpenOrca's rows have a `system_prompt`
 and a `question`. Of a row with `chosen` and `rejected` answers the chosen one is on the path and the other a branch
-beside it; in rows of ms-swift the other one is `rejected_response`.
+beside it; in rows of ms-swift the others are `rejected_response`, a text or a list of them.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ...values.messages import AssistantMessage, UserMessage
 from ...values.request import Conversation, Entry
 from ..residual import optional
-from .reading import Documents
+from .reading import Documents, rejected_answers
 
 API = "alpaca"
 
@@ -44,13 +44,13 @@ _ANSWER: Any = AssistantMessage(content=None)
 
 
 def _answers(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The answer, or two of which the first is preferred."""
+    """The answer, or several of which the first is preferred."""
     output = row.get("output") if "output" in row else row.get("response")
     pair = output if isinstance(output, list) else [row.get("chosen"), row.get("rejected")]
     if isinstance(output, str):
         yield "chosen", output
-        if isinstance(row.get("rejected_response"), str):
-            yield "rejected", row["rejected_response"]
+        for count, text in enumerate(rejected_answers(row.get("rejected_response"), None)[0], 1):
+            yield "rejected" if count == 1 else f"rejected-{count}", text
         return
     for name, text in zip(("chosen", "rejected"), pair, strict=False):
         if isinstance(text, str):

@@ -2,7 +2,8 @@
 
 Bedrock has `recordId`, `modelInput` and `modelOutput`, in the terms of whichever model was asked; Vertex AI has
 `request` and `response`, and Gemini's own service a `key` beside them. A line whose request failed has an `error` or a
-`status` instead of the answer. Logs of calls of Gemini may have the fields of the request beside the `response`.
+`status` instead of the answer. Logs of calls of Gemini may have the fields of the request beside the `response`, and
+its text, or its JSON as a text, in place of the object.
 docs.aws.amazon.com/bedrock/latest/userguide/batch-inference-data.html,
 cloud.google.com/vertex-ai/generative-ai/docs/multimodal/batch-prediction-gemini
 """
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from ...values.messages import AssistantMessage
 from ...values.request import Conversation, Entry
 from ..residual import fields_of, list_of, optional
-from .reading import Documents
+from .reading import Documents, read_json
 from .wire_bodies import (
     CONVERSE,
     GOOGLE,
@@ -42,7 +43,8 @@ def _parts(line: dict[str, Any]) -> tuple[Any, Any]:
 def _is_flat(line: dict[str, Any]) -> bool:
     """Whether the fields of a request of Google's stand beside the answer."""
     response = line.get("response")
-    return _has_contents(line) and isinstance(response, dict) and isinstance(response.get("candidates"), list)
+    is_text = isinstance(response, str) and response != ""
+    return _has_contents(line) and (is_text or isinstance(fields_of(response).get("candidates"), list))
 
 
 def _has_contents(body: Any) -> bool:
@@ -76,6 +78,11 @@ def _is_line(value: Any) -> bool:
 
 
 def _answer(line: dict[str, Any], given: Any, wire: str) -> AssistantMessage | None:
+    if isinstance(given, str) and given:
+        body = read_json(given)
+        if wire_of_answer(body) is None:
+            return AssistantMessage(content=given)
+        given = body
     if isinstance(given, dict) and given:
         if wire == CONVERSE or wire_of_answer(given) is not None:
             return answer_in(given, wire_of_answer(given) or wire)

@@ -4,11 +4,14 @@ Of a `chosen` and a `rejected` message the chosen one is on the path, the other 
 `images`, `videos` and `audios` list files, which stand where the texts have `<image>`, `<video>` and `<audio>`. Rows
 with neither, with a `label` (KTO) or not, are read as requests of chat completions, which they are.
 
-In a pair of ms-swift the answer at the end of the `messages` is the chosen one; beside them is the other, the text of
-`rejected_response`, or the whole other conversation in `rejected_messages` (with its own `rejected_images`).
+In a row of ms-swift the answer at the end of the `messages` is the chosen one; beside them is the other, the text of
+`rejected_response`, or the whole other conversation in `rejected_messages` (with its own `rejected_images`). Lists of
+several such answers are a branch each.
 swift.readthedocs.io/en/latest/Customization/Custom-dataset.html
 """
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,7 +19,7 @@ from msgspec.structs import replace
 from ...values.messages import TextBlock, UserMessage
 from ...values.request import Conversation, Entry
 from ..residual import fields_of
-from .reading import Documents, MediaPlacer, has_media, preference, read_json
+from .reading import Documents, MediaPlacer, has_media, preference, read_json, rejected_answers
 from .wire_bodies import CHAT, request_in
 
 API = "llamafactory-messages"
@@ -44,9 +47,10 @@ def _has_rejected(row: dict[str, Any], messages: list[Any]) -> bool:
         message["role"] in _ROLES for message in messages
     ):  # calls in turns of their own are ShareGPT's
         return False
-    if isinstance(text, str) and text:
+    texts, conversations = rejected_answers(text, others)
+    if texts:
         return bool(messages[-1]["role"] == "assistant")
-    return isinstance(others, list) and bool(others) and all(map(_is_message, others))
+    return bool(conversations) and all(map(_is_message, itertools.chain(*conversations)))
 
 
 _ROLES = ("system", "user", "assistant", "tool")
@@ -69,18 +73,19 @@ def _conversation(row: dict[str, Any]) -> Conversation:
         answers = [[entry.message for entry in request_in([row[key]], CHAT).entries] for key in ("chosen", "rejected")]
         entries, head = preference(*([*prompt, *answer] for answer in answers))
     elif _has_rejected(row, row["messages"]):
-        entries, head = preference(prompt, _rejected(row))
+        entries, head = preference(prompt, *_rejected(row))
     else:
         entries, head = tuple(Entry(message=message) for message in prompt), None
     return replace(conversation, entries=entries, head=head)
 
 
-def _rejected(row: dict[str, Any]) -> list[Any]:
+def _rejected(row: dict[str, Any]) -> Iterator[list[Any]]:
     """The other messages of a row of ms-swift."""
-    text = row.get("rejected_response")
-    given = [*row["messages"][:-1], {"role": "assistant", "content": text}] if text else row["rejected_messages"]
+    texts, conversations = rejected_answers(row.get("rejected_response"), row.get("rejected_messages"))
+    asked = row["messages"][:-1]
     images = row.get("rejected_images") or row.get("images")
-    return _placed(request_in(given, CHAT), given, {**row, "images": images})
+    for given in [[*asked, {"role": "assistant", "content": text}] for text in texts] or conversations:
+        yield _placed(request_in(given, CHAT), given, {**row, "images": images})
 
 
 def _placed(conversation: Conversation, messages: list[Any], row: dict[str, Any]) -> list[Any]:

@@ -35,7 +35,7 @@ from ...values.request import Context, Conversation, Entry, ModelDescriptor, Opt
 from .. import dialect
 from ..comparison import NO_PLACE
 from ..registry import ordered
-from ..residual import ENCODED, HINTS, an_object, body_of, put_back, reading, residual, with_residual
+from ..residual import ENCODED, HINTS, an_object, body_of, list_of, put_back, reading, residual, with_residual
 from ..results import LABEL
 from ..wire import FileFormat, Rows
 from .reading import rejected_in
@@ -448,6 +448,12 @@ def _is_session(row: dict[str, Any]) -> bool:
     return False
 
 
+def _is_untyped(row: dict[str, Any]) -> bool:
+    """Whether the parts of the messages have no `type`, as those of Bedrock's Converse."""
+    parts = [part for message in row["messages"] for part in list_of(message.get("content"))]
+    return bool(parts) and all(isinstance(part, dict) and "type" not in part for part in parts)
+
+
 def split(value: Any) -> list[Any] | None:
     """The examples of a set that is a JSON array."""
     return value if isinstance(value, list) and len(value) > 1 and all(map(_is_row, value)) else None
@@ -456,7 +462,7 @@ def split(value: Any) -> list[Any] | None:
 def detect(value: Any) -> str | None:
     """Whether a line is training data: a preference, or messages with a `weight`; or a list of rows."""
     if type(value) is list and value and all(map(_is_example, value)):
-        return None if _is_session(value[0]) else "a list of objects with `messages`"
+        return None if _is_session(value[0]) or _is_untyped(value[0]) else "a list of objects with `messages`"
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("input"), dict) and all(isinstance(value.get(key), list) for key in OUTPUTS):

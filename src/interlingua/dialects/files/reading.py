@@ -581,18 +581,39 @@ def plain_usage(input: Any, output: Any, cache_read: Any = 0, cache_write: Any =
 # --- rows of two answers ---------------------------------------------------------------------------------------------
 
 
-def preference(chosen: Sequence[Any], rejected: Sequence[Any] = ()) -> tuple[tuple[Entry, ...], str | None]:
-    """Entries of the chosen messages, with the rejected ones as a branch where they part; and the head."""
-    shared = 0
-    while shared < min(len(chosen), len(rejected)) and chosen[shared] == rejected[shared]:
-        shared += 1
-    entries: list[Entry] = []
-    for name, messages, start in (("chosen", chosen, 0), ("rejected", rejected, shared)):
-        before = f"chosen-{start - 1}" if start else None
-        for at in range(start, len(messages)):
-            entries.append(Entry(message=messages[at], id=f"{name}-{at}", parent_id=before))
-            before = f"{name}-{at}"
+def preference(chosen: Sequence[Any], *rejected: Sequence[Any]) -> tuple[tuple[Entry, ...], str | None]:
+    """Entries of the chosen messages, with each of the rejected answers as a branch where they part; and the head."""
+    entries = _branch("chosen", chosen, 0)
+    for nth, messages in enumerate(rejected, 1):
+        shared = 0
+        while shared < min(len(chosen), len(messages)) and chosen[shared] == messages[shared]:
+            shared += 1
+        entries += _branch("rejected" if nth == 1 else f"rejected-{nth}", messages, shared)
     return tuple(entries), f"chosen-{len(chosen) - 1}" if chosen else None
+
+
+def _branch(name: str, messages: Sequence[Any], start: int) -> list[Entry]:
+    before = f"chosen-{start - 1}" if start else None
+    entries: list[Entry] = []
+    for at in range(start, len(messages)):
+        entries.append(Entry(message=messages[at], id=f"{name}-{at}", parent_id=before))
+        before = f"{name}-{at}"
+    return entries
+
+
+def rejected_answers(text: Any, messages: Any) -> tuple[list[str], list[list[Any]]]:
+    """The rejected answers beside the messages of a row of ms-swift, as texts or as whole conversations.
+
+    There may be several: `rejected_response` is a text or a list of them (`_compat_rejected_response` in its
+    `template_inputs.py`), `rejected_messages` a conversation, or a list of them in rows that follow this.
+    """
+    texts = text if isinstance(text, list) else [text]
+    others = messages if isinstance(messages, list) else []
+    others = others if others and all(isinstance(other, list) and other for other in others) else [others]
+    return (
+        texts if all(isinstance(one, str) and one for one in texts) else [],
+        [other for other in others if other and all(isinstance(message, dict) for message in other)],
+    )
 
 
 REJECTED = re.compile(r"(rejected|non_preferred_output)(-\d+)?")

@@ -3,7 +3,7 @@
 Turns are from `human`, `gpt`, `system`, `function_call` (the call as JSON text), or `observation` (what it gave), and
 other names for these. Calls have no ids: results answer them in their order. A call right after text of the model
 is one message with it. A row may have two answers beside its turns (`chosen`, `rejected`): the chosen one is on the
-path, the other a branch; rows of ms-swift have the other one in `rejected_response` or `rejected_messages`. Pictures
+path, the other a branch; rows of ms-swift have the others in `rejected_response` or `rejected_messages`. Pictures
 are files in `images`, each with a mark in the turn of a person. What else a turn or a set holds is kept; turns of other
 kinds are messages of their own role. Sets of pairs are read as well: `conversation` of `human` and `assistant`
 (Firefly, ms-swift) or of `input` and `output` (XTuner, Capybara), and `data`, texts by turns (UltraChat). Turns may
@@ -55,7 +55,7 @@ from ..residual import (
 from ..wire import FileFormat, Rows
 from . import templates
 from .program_content import conversation_of
-from .reading import MediaPlacer, has_media, preference, rejected_in
+from .reading import MediaPlacer, has_media, preference, rejected_answers, rejected_in
 from .records import LINEAR, MEDIA, METADATA, NO_CALL, OWN, ROLES, SERVER_TOOLS
 
 API = "sharegpt"
@@ -459,20 +459,25 @@ def _pair_of(row: dict[str, Any]) -> Conversation | None:
     """A row of ms-swift, whose chosen answer ends its turns: the other one is a text, or turns, beside them."""
     chosen = decode({key: value for key, value in row.items() if key not in _REJECTED})
     messages: list[Any] = list(chosen.messages)
-    text, others = optional(row.get("rejected_response")), row.get("rejected_messages")
-    if text and messages and isinstance(messages[-1], AssistantMessage):
-        rejected = [*messages[:-1], AssistantMessage(content=text)]
-    elif isinstance(others, list) and others and all(isinstance(turn, dict) for turn in others):
-        turns = [{_OURS.get(key, key): value for key, value in turn.items()} for turn in others]
+    texts, conversations = rejected_answers(row.get("rejected_response"), row.get("rejected_messages"))
+    rejected: list[list[Any]]
+    if texts and messages and isinstance(messages[-1], AssistantMessage):
+        rejected = [[*messages[:-1], AssistantMessage(content=text)] for text in texts]
+    elif conversations:
         images = row.get("rejected_images") or row.get("images")
-        rejected = list(decode({"conversations": turns, **({"images": images} if images else {})}).messages)
+        pictures = {"images": images} if images else {}
+        rejected = [list(decode({"conversations": _turns(each), **pictures}).messages) for each in conversations]
     else:
         return None
-    entries, head = preference(messages, rejected)
+    entries, head = preference(messages, *rejected)
     return replace(chosen, entries=entries, head=head)
 
 
 _OURS = {"role": "from", "content": "value"}
+
+
+def _turns(given: list[Any]) -> list[dict[str, Any]]:
+    return [{_OURS.get(key, key): value for key, value in turn.items()} for turn in given]
 
 
 def _without_first(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:

@@ -1,0 +1,1 @@
+import{H as e,Tt as t,xt as n,yt as r}from"./index-Ce8kxT86.js";var i=t(e(),1),a=``,o=r();function s(){return(0,i.useSyncExternalStore)(n,()=>(window.location.href!==a&&(a=window.location.href,o=r()),o))}export{s as t};
