@@ -101,7 +101,7 @@ async def _in_the_ledger(server: Server, expected: int) -> int:
     counted = -1
     for _ in range(100):
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n\r\n" % server.port)
         text = (await reader.read()).decode()
         writer.close()
         name = "interlingua_gateway_attempts_total{"
