@@ -282,6 +282,14 @@ def test_a_tool_is_offered_once_and_only_where_it_can_run() -> None:
     assert [tool.name for tool in il.adapt(source, CLAUDE).request.context.tools or ()] == ["web_search", "look"]
 
 
+def test_what_a_tool_loses_is_at_its_place_in_the_source() -> None:
+    """Whatever was dropped before it."""
+    own = ToolSpec(name="web_search", dialect=CLAUDE.api, value={"type": "web_search_20250305", "name": "web_search"})
+    marked = ToolSpec(name="look", input_schema={"type": "object", "properties": {}}, cache=CacheMarker())
+    adapted = il.adapt(request(HI, tools=(own, marked)), CHAT)
+    assert [loss.path for loss in adapted.losses] == ["$.tools[0]", "$.tools[1].cache"]
+
+
 @pytest.mark.parametrize(
     "custom",
     [None, "text", {"name": "patch", "description": "Patches."}, {"name": "patch", "format": {"type": "text"}}],

@@ -47,6 +47,10 @@ SHAPES: list[tuple[Any, str]] = [
     ([{"role": "user", "parts": [{"text": "Hi"}]}], "google-generative-ai"),
     ({"model": "m", "project": "p", "request": {"contents": []}}, "google-gemini-cli"),
     ({"messages": [{"role": "user", "content": [{"text": "Hi"}]}]}, "bedrock-converse-stream"),
+    ({"messages": MESSAGES, "inferenceConfig": {}}, "bedrock-converse-stream"),
+    ({"messages": MESSAGES, "toolConfig": {}}, "bedrock-converse-stream"),
+    ({"messages": [{"role": "user", "content": [{"words": "Hi"}]}]}, "openai-completions"),
+    ({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]}, "openai-completions"),
     ({"model": "m", "messages": MESSAGES, "keep_alive": "5m"}, "ollama-chat"),
     ([{"role": "user", "content": "Hi", "images": ["aGk="]}], "ollama-chat"),
     ({"systemPrompt": "s", "messages": MESSAGES}, "clawtools"),
@@ -81,6 +85,7 @@ LOOK_ALIKES: list[Any] = [
     {"choices": [{"id": 1, "text": "Paris"}]},
     {"question": "Which?", "choices": []},
     {"messages": [{"role": "user", "text": "Hi"}, {"role": "assistant", "text": "Hello.", "tool_calls": []}]},
+    ["inferenceConfig", "toolConfig"],
     [
         {"role": "user", "content": "Hi"},
         {"type": "tool_call", "tool": "git"},

@@ -155,6 +155,17 @@ def test_a_claude_is_asked_to_think_as_its_generation_can(
     assert reported == ("$.options.reasoning" in losses)
 
 
+@pytest.mark.parametrize(
+    ("target", "most"),
+    [(model("claude-x"), 1_000_000), (model("claude-x", compat={"budget": [1024, 9000]}), 9000)],
+)
+def test_a_budget_is_no_greater_than_the_model_takes(target: ModelDescriptor, most: int) -> None:
+    """If nothing is known of it, a million."""
+    body, losses = sent(target, reasoning=most + 1, max_tokens=2_000_000)
+    assert body["thinking"]["budget_tokens"] == most
+    assert "$.options.reasoning" in losses
+
+
 OTHERS: list[tuple[str, str, Any, Any, bool]] = [
     ("gpt-4o", "openai-responses", "high", None, True),
     ("gpt-4o", "openai-responses", "off", None, False),
@@ -615,11 +626,14 @@ def test_a_custom_tool_is_a_function_of_one_text_where_there_are_none(target: Mo
 
 def test_a_call_of_a_custom_tool_loses_its_mark_alone_where_it_is_a_function() -> None:
     extra = {"openai-responses": {"~type": "custom_tool_call", "new": 1}, "elsewhere": {"b": 2}}
-    patched = replace(PATCHED, content=(replace(PATCHED.tool_calls[0], extra=extra),))
-    for target, expected in (
-        (model("o3", "openai-responses"), {**extra, "openai-responses": {"new": 1}}),
-        (CLAUDE, extra),
+    newer = {"openai-responses": {"~type": "newer_call"}}
+    o3 = model("o3", "openai-responses")
+    for stated, target, expected in (
+        (extra, o3, {**extra, "openai-responses": {"new": 1}}),
+        (extra, CLAUDE, extra),
+        (newer, o3, newer),
     ):
+        patched = replace(PATCHED, content=(replace(PATCHED.tool_calls[0], extra=stated),))
         adapted = il.adapt(request(HI, patched, PATCH_DONE, tools=(PATCH,)), target).request
         assert [call.extra for call in adapted.context.messages[1].tool_calls] == [expected]
 

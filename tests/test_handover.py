@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.conversion import schemas
+from interlingua.conversion.adapting.adapter import structural_repairs
 from interlingua.conversion.adapting.work import CONTINUED, NO_OUTPUT, NO_RESULT
 from interlingua.dialects import WIRES
 from interlingua.dialects.results import PLACEHOLDER
@@ -794,6 +795,26 @@ def test_reasoning_in_a_message_of_its_own_is_kept_with_what_follows() -> None:
     )
     assert thinking_in(il.adapt(late, GPT).request) == ["Let me see."]
     assert thinking_in(il.adapt(request(HI, answer_from(GPT, SIGNED), HI), GPT).request) == []
+
+
+def test_all_reasoning_behind_a_call_goes_with_the_next_one() -> None:
+    """
+    But no call does, and a message that says nothing stays.
+    """
+    first, second = answer_from(GPT, call("c1")), answer_from(GPT, call("c2"))
+    said, thought = answer_from(GPT, TextBlock(text="I look.")), answer_from(GPT, SIGNED)
+    source = request(HI, said, first, thought, thought, result("c1"), second, result("c2"))
+    assert il.adapt(source, GPT).places == (0, 1, 2, 5, 3, 4, 6, 7)
+    (loss,) = il.adapt(request(HI, first, answer_from(GPT), result("c1"), second, result("c2")), GPT).losses
+    assert (loss.path, loss.what) == ("$.messages[2]", "message")
+
+
+def test_a_call_in_a_message_of_the_user_is_none() -> None:
+    """
+    It has no result, and its id does not matter.
+    """
+    source = request(UserMessage(content=(call(""), TextBlock(text="Hi"))), result(""))
+    assert [(loss.path, loss.what) for loss in structural_repairs(source)] == [("$.messages[1]", "tool result")]
 
 
 def test_reasoning_of_a_chat_model_travels_with_the_call_that_follows_it() -> None:

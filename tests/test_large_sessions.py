@@ -36,6 +36,7 @@ from interlingua.dialects.files import templates
 from interlingua.dialects.files.joining import unlike
 from interlingua.dialects.files.qwen_code import HOOK as QWEN_HOOK
 from interlingua.dialects.files.templates import beginning
+from interlingua.dialects.registry import register, unregister
 from interlingua.values import jsontext
 
 WIRE = Path(__file__).parent / "wire"
@@ -1159,6 +1160,57 @@ def test_a_missing_parent_is_found_for_a_target(tmp_path: Path) -> None:
         found = check_large(session, unnamed=True, target=target)
         assert found == check(path.read_bytes(), target=target)
         assert found is not None and "parent: no entry 'gone'" in [finding.message for finding in found]
+
+
+def test_a_result_of_a_call_that_the_service_stores_is_found_in_no_target(tmp_path: Path) -> None:
+    """The call is in the answer with `previous_response_id`."""
+    path = tmp_path / "s.jsonl"
+    about = {"role": "session", "version": 1, "extra": {"openai-responses": {"previous_response_id": "r"}}}
+    path.write_bytes(lines_of([about, PLAIN[0], PLAIN[2], *PLAIN[4:]]))
+    session = open_large(Source(path), None, [])
+    assert session is not None
+    found = check_large(session, unnamed=True, target="anthropic-messages")
+    assert found == check(path.read_bytes(), target="anthropic-messages")
+    assert found is not None and not [finding for finding in found if "tool result" in finding.message]
+
+
+def test_the_own_rules_of_a_format_of_lines_are_for_the_whole(tmp_path: Path) -> None:
+    """A plugin's may have some; ours are of documents, whose messages they take one at a time."""
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(lines_of([{"role": "session", "version": 1}, *PLAIN]))
+    session = open_large(Source(path), None, [])
+    assert session is not None and check_large(session, unnamed=True) is not None
+    register(replace(FORMATS["transcript"], mistakes=lambda value: [("$[0]", "no title", "write one")]))
+    try:
+        assert check_large(session, unnamed=True) is None
+        assert "no title" in [finding.message for finding in check(path.read_bytes())]
+    finally:
+        unregister("transcript")
+
+
+OPENAIS_PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+SHOWN = {"role": "user", "content": [OPENAIS_PICTURE]}
+CALLED = {"role": "assistant", "content": [{"type": "toolCall", "name": "ls", "arguments": {}}]}  # without an id
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (lines_of([{"role": "session", "version": 1}, *PLAIN, SHOWN]), "shape: "),
+        (json.dumps([*CLAW["messages"], CALLED]).encode(), "shape: "),
+        (json.dumps([*CLAW["messages"], {"role": "tool"}]).encode(), "role `tool`"),
+    ],
+    ids=["lines", "list", "list with a mistake"],
+)
+def test_shapes_of_other_wires_are_found_once(tmp_path: Path, document: bytes, expected: str) -> None:
+    """The format's own rules say it better, where they have one."""
+    path = tmp_path / "s.json"
+    path.write_bytes(document)
+    assert same_as_whole(path)
+    session = open_large(Source(path), None, [])
+    assert session is not None
+    found = check_large(session, unnamed=True) or ()
+    assert len([finding for finding in found if expected in finding.message]) == 1
 
 
 def test_pictures_in_results_count_for_a_trainer(tmp_path: Path) -> None:

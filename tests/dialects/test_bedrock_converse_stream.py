@@ -1211,6 +1211,17 @@ def test_usage_comes_after_the_stop_74() -> None:
     assert isinstance(without[-1], Done)
 
 
+def test_the_metadata_may_say_more_of_the_answer() -> None:
+    """
+    A field of the message that was not known at its start follows with the usage.
+    """
+    late = {"output": {"message": {"id": "m1"}, "more": 1}}
+    message = fold(decode_stream(frames(FIRST, delta({"text": "a"}), LAST[0], ("metadata", {**LAST[1][1], **late}))))
+    whole = answered({"text": "a"})
+    whole["output"] = {"message": {**whole["output"]["message"], "id": "m1"}, "more": 1}
+    assert message == bedrock.decode_response(whole)
+
+
 def test_a_stream_that_is_cut_off_is_an_error() -> None:
     """
     Without a stop there is no answer, but what came is kept.
@@ -1221,6 +1232,15 @@ def test_a_stream_that_is_cut_off_is_an_error() -> None:
     assert isinstance(last, Error)
     assert last.error.text == "a"
     assert last.error.stop_reason == "error"
+
+
+def test_usage_before_the_stop_is_kept_and_ends_nothing() -> None:
+    """
+    An answer that is cut off after its counts has been paid for.
+    """
+    *_, last = decode_stream(frames(FIRST, delta({"text": "a"}), LAST[1]))
+    assert isinstance(last, Error)
+    assert (last.error.text, last.error.usage) == ("a", fold(decode_stream(frames(FIRST, *LAST))).usage)
 
 
 def test_arguments_cut_by_the_limit_are_never_taken_for_whole() -> None:
@@ -1329,6 +1349,52 @@ def test_what_is_read_can_be_streamed_again_19(name: str, size: int | None) -> N
     assert message == fold(events)
     blocks = [event.block for event in events if isinstance(event, BlockEnd)]
     assert all(block in message.content for block in blocks)  # type: ignore[operator]
+
+
+SERVER_USE = {"toolUseId": "s1", "name": "code", "type": "server_tool_use"}
+
+
+@pytest.mark.parametrize(
+    ("value", "pieces"),
+    [
+        (
+            {"toolUse": {**SERVER_USE, "input": {"a": 1}}},
+            [start({"toolUse": SERVER_USE}), delta({"toolUse": {"input": '{"a":1}'}})],
+        ),
+        (
+            {"toolResult": {"toolUseId": "s1", "content": [{"text": "a"}]}},
+            [start({"toolResult": {"toolUseId": "s1"}}), delta({"toolResult": [{"text": "a"}]})],
+        ),
+        (
+            {"image": {"format": "png", "source": {"bytes": "AAAA"}}},
+            [start({"image": {"format": "png"}}), delta({"image": {"source": {"bytes": "AAAA"}}})],
+        ),
+        *(
+            (value, [start(value)])
+            for value in (
+                {"toolUse": SERVER_USE},
+                {"toolUse": {**SERVER_USE, "name": 5, "input": {}}},
+                {"toolUse": {**SERVER_USE, "type": "new", "input": {}}},
+                {"new": {**SERVER_USE, "input": {}}},
+                {"toolResult": {"toolUseId": "s1", "content": "a"}},
+                {"new": {"content": []}},
+                {"image": {"format": "png", "source": "new"}},
+                {"image": {"format": "png", "source": {"bytes": "AAAA"}}, "more": 1},
+                {"new": {"source": {}}},
+                {"toolResult": "new"},
+                "new",
+                "n",
+            )
+        ),
+    ],
+)
+def test_blocks_without_deltas_are_sent_in_their_start(value: Any, pieces: list[tuple[str, dict[str, Any]]]) -> None:
+    """
+    A built-in tool's input, its result and a picture have deltas; what is not shaped like them has none.
+    """
+    message = AssistantMessage(content=(OpaqueBlock(dialect="bedrock-converse-stream", value=value),))
+    sent = [(frame.event, json.loads(frame.data)) for frame in AWSEventStream().feed(streamed(message))]
+    assert sent[1:-2] == [*pieces, stop()]
 
 
 # --- what botocore says of our streams -------------------------------------------------------------------------------

@@ -171,8 +171,8 @@ def _check_large_alone(session: LargeSession, unnamed: bool) -> tuple[Finding, .
     return (*mistakes, *tree.findings(), *_without_described(found, mistakes))
 
 
-def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple[Finding, ...] | None:
-    """The same with the rules of a wire; None if they concern the whole history."""
+def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple[Finding, ...]:
+    """The same with the rules of a wire."""
     mistakes = _large_mistakes(session)
     tree, survey, repairs = _BrokenTree(), Survey(), TargetRepairs()
 
@@ -181,7 +181,6 @@ def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple
         survey.add(at, entry, is_next)
 
     on_path = session.walk(visit)
-    names: dict[str, str] = {}  # of tools, as sent -> as given
     request, totals = session.about.request(), HistoryTotals()
 
     def cut() -> Iterator[list[AgentMessage]]:
@@ -190,8 +189,6 @@ def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple
     if WIRES[target].limits.default_window is not None or needs_totals(request, target, survey):
         totals = count_totals(request, target, cut(), survey.places.ids)
     for piece in adapt_pieces(request, target, cut(), Earlier(survey.places.ids, totals)):
-        if any(names.setdefault(name, given) != given for name, given in piece.adapted.names.items()):
-            return None
         repairs.add(piece)
     found = tuple(map(_finding, repairs.losses))
     found = _applicable(found, request, _End(), target, session.dialect, unnamed)

@@ -99,9 +99,12 @@ def _results_in_place(turns: list[Turn]) -> list[tuple[Turn, ToolCall]] | None:
 
 
 def _next_step_reasoning(step: list[Turn]) -> list[Turn]:
-    """Returns the reasoning at the end of a step whose results came in between: it belongs to the next step."""
+    """Returns the reasoning at the end of a step whose results came in between: it belongs to the next step.
+
+    Before it is a call that has a result.
+    """
     at = len(step)
-    while at and step[at - 1].blocks and is_reasoning(step[at - 1]):
+    while step[at - 1].blocks and is_reasoning(step[at - 1]):
         at -= 1
     return step[at:]
 

@@ -280,7 +280,6 @@ def rename_ids(work: Work) -> None:
     for row, turn in rows(work.turns):
         if isinstance(turn.message, ToolResultMessage):
             _follow(turn, pending, work)
-            continue
         if not isinstance(turn.message, AssistantMessage):
             continue
         if row != step:

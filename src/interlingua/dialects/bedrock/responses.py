@@ -587,7 +587,7 @@ def _rest_of_thinking(index: int, block: ThinkingBlock, wire: dict[str, Any]) ->
 
 def _whole_block(index: int, wire: Any) -> bytes:
     """A whole block. Some kinds have deltas; all others are sent in their start event."""
-    kind = next(iter(wire), "") if isinstance(wire, dict) and len(wire) == 1 else ""
+    kind = next(iter(wire)) if isinstance(wire, dict) and len(wire) == 1 else ""
     inner = wire[kind] if kind else None
     if not isinstance(inner, dict):
         return _opening(index, wire)
