@@ -263,6 +263,25 @@ async def test_usage_of_a_chat_stream_is_requested_whoever_asks_for_it(asks: boo
     assert asks == ("prompt_tokens" in str(text))
 
 
+async def test_a_call_that_is_refused_here_is_not_in_the_ledger(tmp_path: Path) -> None:
+    """
+    No provider has been called: a request that would lose too much for its key is no call.
+    """
+    marked = [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]
+    with Server(strict=True) as first, Server(strict=True) as second:
+        async with Service(ServeSettings(gateway=chained(first, second)), tmp_path) as service:
+            key = service.keys.add(ClientKey(name="strict", max_losses="none"))
+            body = {**BODY, "model": "two/test-model", "messages": [{"role": "user", "content": marked}]}
+            async with (
+                aiohttp.ClientSession() as session,
+                session.post(f"{service.gateway.url}/v1/messages", json=body, headers={"x-api-key": key}) as response,
+            ):
+                status, text = response.status, await response.text()
+            rows = await service.ledger.usage(())
+        assert not first.requests and not second.requests
+    assert 400 == status and "cache" in text and not [row for row in rows if row.calls]
+
+
 async def test_a_stream_that_fails_is_an_error_and_one_that_is_left_is_not(tmp_path: Path) -> None:
     """
     The sums of the ledger say so, although the client had the status 200.

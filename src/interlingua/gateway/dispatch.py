@@ -57,7 +57,6 @@ class Dispatcher:
                     used = estimated_usage(exchange.answer, incoming.request)
                     exchange.discarded += ((exchange.model, used),)
                     exchange.answer = exchange.usage = None
-                exchange.attempts += 1
                 exchange.is_counted = False
                 exchange.model = place.model
                 attempt = Attempt(

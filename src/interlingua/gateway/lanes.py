@@ -106,7 +106,7 @@ def _main_form(answer: bytes, rephrased: Rephrased) -> bytes:
 
 
 class Attempt:
-    """One call to one target. `shown`: content of the response has arrived."""
+    """One call to one target. `is_sent`: the target has been called."""
 
     def __init__(
         self,
@@ -135,6 +135,7 @@ class Attempt:
         self._holds = holds  # back what shows nothing, so that another place may still answer
         self._pending: list[bytes] = []
         self._stamp = int(time.time() * 1000)
+        self.is_sent = False
         self._upstream: Upstream | None = None
         self._watch: AttemptWatch | None = None
         self._prompts = prompts  # to see what a prompt changes of the one before
@@ -182,6 +183,10 @@ class Attempt:
 
     # --- the call
 
+    def _note_sent(self) -> None:
+        self.is_sent = True
+        self._exchange.attempts += 1
+
     async def _call(self, made: Outgoing, stream: bool, watch: AttemptWatch) -> None:
         place = self._place
         assert place.wire is not None
@@ -195,6 +200,7 @@ class Attempt:
             url, headers, body = await watch.during(signed(place, self._incoming, made, options, stream))
         if made.rephrased is not None:
             url = endpoint.base + made.rephrased.route.removeprefix(place.wire.http.base)
+        self._note_sent()
         upstream = self._upstream = await watch.during(self._transport.send("POST", url, headers, body))
         watch.reading(upstream.close)
         kind = essence(upstream.headers.get("Content-Type"))
@@ -586,6 +592,7 @@ class Attempt:
         signal = Abort()
         request = replace(given, model=place.model, options=replace(given.options, stream=True))
         options = CallOptions(signal=signal, timeout=place.timeouts)
+        self._note_sent()
         events = opened(place.connector, request, options)
         source: EventSource
         if isinstance(events, Stream):
