@@ -11,8 +11,8 @@ from ..connect.retry import Breaker, asks_to_wait, elsewhere, is_unpaid
 from ..connect.stream import scrubbed
 from ..connect.transport import Transport
 from ..values.errors import AuthFailed, ContextTooLong, InterlinguaError, RateLimited
-from ..values.messages import AssistantMessage
-from ..values.tokens import estimate
+from ..values.messages import AssistantMessage, Usage
+from ..values.tokens import estimate, taken
 from .cache_breaks import SentPrompts
 from .exchange import Exchange, safe_name
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
@@ -146,10 +146,12 @@ class Dispatcher:
         except (Exception, asyncio.CancelledError) as error:
             if self.is_stopping and isinstance(error, asyncio.CancelledError):
                 await _break_off(attempt, exchange, str(stopping_error()))
+                _count_input(attempt, exchange)
                 await reply.fail(stopping_error(), attempt.encoder if reply.begun else None)
                 raise
             if isinstance(error, ConnectionError | asyncio.CancelledError):
                 await _break_off(attempt, exchange, LEFT, aborted=True)
+                _count_input(attempt, exchange)
                 raise
             return as_typed_error(exchange, error, *place.secrets)
         self._breaker.succeeded(place.target)
@@ -165,3 +167,9 @@ async def _break_off(attempt: Attempt, exchange: Exchange, why: str, *, aborted:
     except Exception as error:
         log_defect(f"the partial answer of {exchange.id} cannot be stored", error)
         exchange.answer = AssistantMessage(content=(), stop_reason="aborted" if aborted else "error")
+
+
+def _count_input(attempt: Attempt, exchange: Exchange) -> None:
+    """Counts the input of a call that is ended before it is answered: its provider has it, and may charge it."""
+    if attempt.is_sent and exchange.response is None and exchange.usage is None and exchange.request is not None:
+        exchange.usage, exchange.is_estimated = Usage.of(taken(exchange.request.context), 0), True
