@@ -31,7 +31,16 @@ from interlingua.sessions import Session, store_at
 from interlingua.sessions.files import FileStore
 from interlingua.values.errors import BadRequest
 from interlingua.values.losses import Loss
-from interlingua.values.messages import AssistantMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCall, UserMessage
+from interlingua.values.messages import (
+    AssistantMessage,
+    Cost,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    Usage,
+    UserMessage,
+)
 from interlingua.values.request import Context, Request
 
 KEY = ClientKey(name="ci")
@@ -109,6 +118,25 @@ async def test_a_conversation_is_one_session_that_grows(tmp_path: Path) -> None:
     assert "c2ln" == session.messages[1].content[0].thinking_signature  # type: ignore[union-attr]
     assert "Be kind." == session.base.system
     assert "x1" == list(session.entries())[1].extra["interlingua"]["gateway"]["exchange"]
+
+
+async def test_an_answer_has_the_cost_of_its_exchange(tmp_path: Path) -> None:
+    """Whoever sums up sessions finds it there; what the provider reports stays, and what is not known is absent."""
+    reported = replace(Usage.of(9, 9), cost=Cost(input=1.0, output=2.0, total=3.0))
+    first, second, third = (
+        replace(answer(text), usage=usage)
+        for text, usage in (("a", Usage.of(10, 5)), ("b", reported), ("c", Usage.of(1, 1)))
+    )
+    made = [
+        turn(["Hello"], first),
+        turn(["Hello", echo(first), "More"], second),
+        turn(["Hello", echo(first), "More", echo(second), "Again"], third),
+    ]
+    made[0].cost, made[1].cost = 0.25, 3.0
+    await record(tmp_path, *made)
+    (session,) = sessions(tmp_path)
+    used = [one.usage for one in session.messages if isinstance(one, AssistantMessage)]
+    assert [replace(Usage.of(10, 5), cost=Cost(total=0.25)), reported, Usage.of(1, 1)] == used
 
 
 async def test_it_grows_on_after_a_restart(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from ..values.jsontext import compact
 from ..values.messages import (
     AgentMessage,
     AssistantMessage,
+    Cost,
     CustomMessage,
     Message,
     TextBlock,
@@ -490,7 +491,7 @@ class SessionWriter:
         last = len(turn.ids) - 1
         entries = [
             Entry(
-                message=turn.cleaned.get(at) or self._cleaned(turn.record.messages[at]),  # type: ignore[arg-type]
+                message=self._message(turn, at),  # type: ignore[arg-type]
                 id=turn.ids[at],
                 parent_id=turn.ids[at - 1] if at else None,
                 extra={"interlingua": {"gateway": self._noted(turn.record)}} if at == last else {},
@@ -505,6 +506,15 @@ class SessionWriter:
         if len(self._created) > _UNSYNCED:
             self._created.popitem(last=False)
         return True
+
+    def _message(self, turn: _Turn, at: int) -> AgentMessage:
+        """A message as it is written: the answer with the cost of its exchange, which sessions are summed up by."""
+        message, cost = turn.cleaned.get(at) or self._cleaned(turn.record.messages[at]), turn.record.about.get("cost")
+        if at < len(turn.ids) - 1 or cost is None or not isinstance(message, AssistantMessage):
+            return message
+        if message.usage is None or message.usage.cost is not None:
+            return message
+        return replace(message, usage=replace(message.usage, cost=Cost(total=cost)))
 
     def _noted(self, record: RecordedExchange) -> dict[str, Any]:
         """What is noted of an exchange, as it may be written: names and paths in it are the client's."""
@@ -539,7 +549,7 @@ class SessionWriter:
             return
         for at in range(known + 1, len(ids)):
             session.append(
-                turn.cleaned.get(at) or self._cleaned(turn.record.messages[at]),
+                self._message(turn, at),
                 id=ids[at],
                 parent_id=ids[at - 1] if at else None,
                 extra={"interlingua": {"gateway": self._noted(turn.record)}} if at == last else None,
