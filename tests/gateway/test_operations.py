@@ -1123,7 +1123,8 @@ async def test_what_is_passed_on_is_refused_where_there_is_a_budget(upstream: Se
     async with Gateway(settings_for(upstream), gate=KeyGate(keys, Accounts(MemoryState()))) as gateway:
         given = {"headers": {"Authorization": headers["rich"]}}
         status, refused = await asked(gateway, "POST", "/v1/embeddings", body, **given)
-        assert status == 400 and "is not known" in refused["error"]["message"]
+        message = refused["error"]["message"]
+        assert status == 400 and "is not known" in message and message.endswith("; use a key without a budget")
         assert not upstream.requests
         given = {"headers": {"Authorization": headers["free"]}}
         assert (await asked(gateway, "POST", "/v1/embeddings", body, **given))[0] == 200

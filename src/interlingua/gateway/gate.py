@@ -37,8 +37,11 @@ class KeyGate:
         if key.budget is not None and highest_cost is None:
             model = exchange.unpriced or exchange.model
             name = exchange.asked_model if model is None else f"{model.provider}/{model.id}"
-            message = f"the price of {name!r} is not known, and the key {key.name!r} has a budget"
-            raise BadRequest(f"{message}; add its price to models.toml", status=400, code="unknown_price")
+            what, remedy = f"the price of {name!r}", "add its price to models.toml"
+            if exchange.lane == "passed":  # models.toml has prices of conversations only
+                what, remedy = f"the price of {name!r} on this path", "use a key without a budget"
+            message = f"{what} is not known, and the key {key.name!r} has a budget; {remedy}"
+            raise BadRequest(message, status=400, code="unknown_price")
         if not is_limited(key):
             return KeyReservation(self.accounts, None)
         # Rounded up: a sum of reservations is never below what the calls may cost.
