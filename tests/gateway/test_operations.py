@@ -1293,6 +1293,17 @@ async def test_a_reference_of_any_type_is_refused(field: str, value: Any, gatewa
     assert status == (400 if field == "previous_response_id" else 404) and "not found" in answer["error"]["message"]
 
 
+@pytest.mark.parametrize("field", ["prompt", "system"])
+@pytest.mark.parametrize("odd", [5, ["Hi"], {"text": "Hi"}, False])
+async def test_a_prompt_that_is_no_text_is_refused_by_its_own_name(field: str, odd: Any, gateway: Gateway) -> None:
+    """
+    Its client has sent no messages.
+    """
+    body = {"model": "debug/echo", "prompt": "Hi", field: odd}
+    status, answer = await asked(gateway, "POST", "/api/generate", body)
+    assert status == 400 and answer["error"].startswith(f"$.{field}: expected text, got {type(odd).__name__}")
+
+
 LOADING = {"ollama-chat": "message", "generate": "response"}  # doors where an empty request loads the model
 
 

@@ -47,6 +47,9 @@ class _TextAnswer(Struct):
 # docs.ollama.com/api/generate: a prompt instead of messages, and `response` instead of a message in the answer.
 def _of_generate(body: Any) -> Any:
     system, prompt, images = body.get("system"), body.get("prompt"), body.get("images")
+    for name, text in (("prompt", prompt), ("system", system)):
+        if text is not None and not isinstance(text, str):  # else the error would name a message
+            raise BadRequest(f"$.{name}: expected text, got {type(text).__name__}", status=400)
     user = {"role": "user", "content": "" if prompt is None else prompt, **({"images": images} if images else {})}
     # Go's zero values mean that a field is not set.
     unset = {name for name in _GENERATE_ONLY if not body.get(name)}
