@@ -72,6 +72,22 @@ async def test_usage_is_summed_by_key_model_and_day_in_disjoint_buckets(tmp_path
     await ledger.close()
 
 
+async def test_a_failed_call_that_used_nothing_has_no_unknown_price(tmp_path: Path) -> None:
+    """Adding a price would change nothing; without one are calls that were answered, or used tokens."""
+    ledger, nothing = at(tmp_path), Usage.of(0, 0)
+    for one, status in (
+        (used(KEY, "a", None, usage=None, error=il.ProviderError("no", status=500)), 500),
+        (used(KEY, "b", None, usage=None, is_aborted=True), 0),
+        (used(KEY, "c", None, usage=nothing), 200),
+        (used(KEY, "d", None, is_aborted=True), 0),
+    ):
+        one.status = status
+        await ledger.observe(one)
+    (row,) = await ledger.usage(())
+    await ledger.close()
+    assert (4, 1, 2, 2) == (row.calls, row.errors, row.aborted, row.unpriced)
+
+
 async def test_a_stream_that_comes_in_one_piece_is_no_error(tmp_path: Path) -> None:
     """Its entry is written before anything is sent, and has the status that the client gets."""
     answer = AssistantMessage(content="Hello", usage=Usage.of(1, 1), stop_reason="stop", response_id="msg_1", model="m")

@@ -69,8 +69,9 @@ class LedgerEntry(Struct, frozen=True, kw_only=True):
 
 
 class UsageRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A sum. `cost` in dollars, of the calls with a known price; `unpriced` counts the others. `errors` are calls that
-    failed, also within their stream; those whose client left are `aborted`.
+    """A sum. `cost` in dollars, of the calls with a known price; `unpriced` counts the others, except
+    failed calls that used nothing. `errors` are calls that failed, also within their stream; those whose client left
+    are `aborted`.
     """
 
     day: str | None = None
@@ -142,7 +143,8 @@ _INSERT = (
 )
 _SUMS = """count(*), sum(CASE WHEN aborted = 0 AND (status >= 400 OR status = 0) THEN 1 ELSE 0 END),
     sum(input), sum(output), sum(cache_read), sum(cache_write), sum(reasoning), sum(cost),
-    sum(CASE WHEN cost IS NULL THEN 1 ELSE 0 END), sum(estimated), sum(aborted)"""
+    sum(CASE WHEN cost IS NULL AND (status BETWEEN 1 AND 399 OR input + output + cache_read + cache_write > 0)
+        THEN 1 ELSE 0 END), sum(estimated), sum(aborted)"""
 
 
 class Ledger:
