@@ -147,6 +147,27 @@ async def test_refused_credentials_of_the_gateway_are_no_fault_of_the_client(
     assert len(caplog.records) == 1
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", WIRES)
+async def test_an_account_without_credit_is_no_fault_of_the_client(
+    api: str, stream: bool, upstream: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    A 402 would tell the client to pay; it is the gateway's account.
+    """
+    path, body = asking(api, stream)
+    upstream.say("Well.", fault=faults.Status(402, times=None))
+    async with (
+        Gateway(settings_for(upstream)) as gateway,
+        aiohttp.ClientSession() as session,
+        session.post(gateway.url + path, json=body) as response,
+    ):
+        text = await response.text()
+    assert (response.status, response.headers["x-should-retry"]) == (502, "false")
+    assert f"up-{api}/test-model finds no credit on the gateway's account" in text
+    assert [record.message.rpartition("; ")[2] for record in caplog.records] == ["pay its provider"]
+
+
 @pytest.mark.parametrize("api", WIRES[:4])  # streams of Bedrock and Ollama have no kind for it
 async def test_credentials_that_are_refused_inside_a_stream_are_the_gateways(api: str, upstream: Server) -> None:
     """

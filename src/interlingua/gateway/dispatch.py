@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..connect.retry import Breaker, asks_to_wait, elsewhere, is_unpaid
 from ..connect.stream import scrubbed
 from ..connect.transport import Transport
-from ..values.errors import AuthFailed, ContextTooLong, InterlinguaError, RateLimited
+from ..values.errors import AuthFailed, ContextTooLong, InterlinguaError, ProviderError, RateLimited
 from ..values.messages import AssistantMessage, Usage
 from ..values.tokens import estimate, taken
 from .cache_breaks import SentPrompts
@@ -114,13 +114,19 @@ class Dispatcher:
         await reply.fail(failure, encoder if reply.begun else None)
 
     def blamed(self, failure: InterlinguaError, place: Place) -> InterlinguaError:
-        """Returns the failure of a place as a client may see it: a refused key is the gateway's, not the client's."""
-        if not isinstance(failure, AuthFailed):
+        """Returns the failure of a place as a client may see it: a refused key, or an account without credit, is the
+        gateway's, not the client's."""
+        if is_unpaid(failure):
+            what, remedy = "finds no credit on the gateway's account", "pay its provider"
+        elif isinstance(failure, AuthFailed):
+            what, remedy = "refused the gateway's credentials", "check the keys of its provider"
+        else:
             return failure
-        refused = f"{safe_name(place.name)} refused the gateway's credentials"
+        assert isinstance(failure, ProviderError)
+        refused = f"{safe_name(place.name)} {what}"
         if time.monotonic() - self._refused.get(place.model.provider, -math.inf) > _REMIND:
             self._refused[place.model.provider] = time.monotonic()
-            _log.error("%s (status %d): %s; check the keys of its provider", refused, failure.status, failure.message)
+            _log.error("%s (status %d): %s; %s", refused, failure.status, failure.message, remedy)
         return CredentialsRefused(
             f"{refused}: {failure.message}", status=502, code="credentials_refused", body=failure.body
         )

@@ -32,8 +32,8 @@ _NO_RETRY = {"x-should-retry": "false"}
 
 
 class CredentialsRefused(ProviderError):
-    """A provider refused the gateway's own credentials. For the client that is a failure of the server: a 401 would say
-    that the client's key is wrong."""
+    """A provider refused the gateway's own credentials, or finds no credit on its account. For the client that is a
+    failure of the server: a 401 would say that the client's key is wrong, a 402 that the client has to pay."""
 
 
 class InternalError(InterlinguaError):
