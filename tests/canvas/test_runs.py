@@ -618,3 +618,21 @@ async def test_the_model_that_is_named_comes_first(home: Path) -> None:
     async with browsing(home) as (_, browser):
         for name in ("debug/parrot-1", "debug/echo", "anthropic/claude-sonnet-4-5"):
             assert name == (await browser.get(f"/api/models?q={name}"))["models"][0]["name"]
+
+
+async def test_a_model_is_local_by_the_address_of_its_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever provider it is: one of ours, one of models.toml, or Ollama on another machine."""
+    monkeypatch.setenv("OLLAMA_HOST", "gpu.example:11434")
+    monkeypatch.setenv("INTERLINGUA_HOME", str(home))
+    places = ("attic", "http://[::1]:9000/v1"), ("far", "https://far.example/v1"), ("llama-cpp", ""), ("ollama", "")
+    rows = "".join(
+        f"[providers.{name}]\n"
+        + (f'api = "openai-completions"\nbase_url = "{base}"\n' if base else "")
+        + f'[[providers.{name}.models]]\nid = "heron"\n'
+        for name, base in places
+    )
+    (home / "models.toml").write_text(rows)
+    async with browsing(home, client=Client(connectors=builtin_connectors())) as (_, browser):
+        models = (await browser.get("/api/models?q=heron"))["models"]
+    found = {model["provider"]: model.get("local", False) for model in models}
+    assert {"attic": True, "far": False, "llama-cpp": True, "ollama": False} == found

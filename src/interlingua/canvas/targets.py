@@ -7,6 +7,7 @@ import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -18,6 +19,7 @@ from ..conversion.adapting.adapter import Adapted, adapt
 from ..conversion.checks import check
 from ..dialects import WIRES, dialect
 from ..dialects.registry import family
+from ..serving.listener import is_loopback
 from ..serving.problems import HttpProblem
 from ..sessions.cards import is_record
 from ..sessions.tree import is_message
@@ -42,7 +44,7 @@ from ..values.messages import (
     Usage,
     UserMessage,
 )
-from ..values.request import ModelDescriptor, Request
+from ..values.request import CallOptions, ModelDescriptor, Request
 from .shapes import (
     Cause,
     CauseCount,
@@ -68,7 +70,6 @@ from .trees import Tree
 
 
 DEBUG_PROVIDERS = frozenset({"debug", "clawfice-debug"})
-LOCAL_PROVIDERS = frozenset({"ollama", "lmstudio", "llamacpp", "vllm"})
 
 
 def described(name: str, client: Client | None = None) -> ModelDescriptor:
@@ -113,8 +114,9 @@ def listed(client: Client, text: str, limit: int, used: Iterable[str], only_read
         about = providers[connector.provider]
         if only_ready and not about.ready:
             continue
+        local = _is_local(connector)
         found += [
-            _view(model, connector, about, f"{connector.provider}/{model.id}" in used)
+            _view(model, connector, about, local, f"{connector.provider}/{model.id}" in used)
             for model in _models(connector, text)
         ]
     named = text.strip().lower()
@@ -164,7 +166,7 @@ def _is_ready(connector: Connector) -> tuple[bool, str | None]:
     return False, f"no key: set {row.env[0]}" if row.env else "no key"
 
 
-def _view(model: ModelDescriptor, connector: Connector, about: ProviderView, used: bool) -> ModelView:
+def _view(model: ModelDescriptor, connector: Connector, about: ProviderView, local: bool, used: bool) -> ModelView:
     cost = model.cost
     return ModelView(
         name=f"{connector.provider}/{model.id}",
@@ -181,9 +183,20 @@ def _view(model: ModelDescriptor, connector: Connector, about: ProviderView, use
         why=about.why,
         input=model.input or (),
         reasoning=model.reasoning,
-        local=connector.provider in LOCAL_PROVIDERS,
+        local=local,
         used=used,
     )
+
+
+def _is_local(connector: Connector) -> bool:
+    """Whether a server on this machine answers, by its address: the provider may be the user's own, or a plugin's."""
+    if not isinstance(connector, HttpConnector):
+        return False
+    address = connector.address(ModelDescriptor(id="", api=connector.api), CallOptions())
+    with contextlib.suppress(ValueError):  # no URL; a call reports it
+        # OLLAMA_HOST may be a host and a port alone.
+        return is_loopback(urlsplit(address if "://" in address else f"//{address}").hostname or "")
+    return False
 
 
 # --- paths into a request --------------------------------------------------------------------------------------------
