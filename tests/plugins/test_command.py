@@ -187,6 +187,23 @@ def test_a_folder_that_is_no_plugin_is_not_installed(tmp_path: Path, home: Path,
     assert not home.exists()
 
 
+def test_the_name_of_a_directory_is_no_package_of_the_index(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip is given a project by its path, and a directory without one not at all."""
+    given: list[str] = []
+    monkeypatch.setattr("interlingua.cli.plugins._pip", lambda *arguments: given.append(arguments[-1]))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(InterlinguaError, match=r"^mine: a directory with neither .*; .* another directory"):
+        run("install", "mine")
+    assert [] == given
+    (tmp_path / "mine" / "pyproject.toml").write_text("")
+    run("install", "mine")
+    run("install", "other")
+    assert [str(tmp_path / "mine"), "other"] == given
+
+
 @pytest.mark.parametrize("name", ["..", ".", "", "../home", "/"])
 def test_only_plugins_are_removed(home: Path, name: str) -> None:
     """A name never leads out of the folder of plugins."""

@@ -116,6 +116,9 @@ def install_command(sources: tuple[str, ...], upgrade: bool, editable: bool) -> 
         folder = Path(source).expanduser()
         if folder.is_dir() and manifest_path(folder) is not None:
             _install_folder(folder.resolve(), upgrade)
+        elif folder.is_dir():
+            # pip takes a name without a slash for a package of the index, also where a directory has that name.
+            _install_package(str(_project(folder)), upgrade, editable)
         else:
             _install_package(source, upgrade, editable)
 
@@ -161,6 +164,16 @@ def _install_folder(folder: Path, upgrade: bool) -> None:
                 one.chmod(one.stat().st_mode & 0o700)
         copied.rename(place)
     click.echo(f"installed {manifest.id} in {place}")
+
+
+def _project(folder: Path) -> Path:
+    """Returns the path of a Python project's directory."""
+    if not any((folder / name).is_file() for name in ("pyproject.toml", "setup.py")):
+        raise InterlinguaError(
+            f"{folder}: a directory with neither a plugin's manifest nor a Python project; for the package of that "
+            "name, run this in another directory"
+        )
+    return folder.resolve()
 
 
 def _install_package(source: str, upgrade: bool, editable: bool) -> None:
