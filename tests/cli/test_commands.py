@@ -116,6 +116,19 @@ def test_diff_shows_changed_lines_of_dashes_and_refuses_a_folder_of_several(tmp_
     assert "2 files; give a file with one conversation" in done.err
 
 
+def test_an_error_names_the_file_and_no_path_of_all_of_it(path: Path, tmp_path: Path) -> None:
+    """Of two files, the one that cannot be read; `$` as a path would say nothing."""
+    unknown, foreign = tmp_path / "unknown.json", tmp_path / "foreign.json"
+    unknown.write_text('{"x": 1}')
+    foreign.write_text('{"messages": 5}')
+    known = "no known format; name one (`interlingua dialects` lists them)"
+    assert f"interlingua: {unknown}: {known}\n" == run("diff", path, unknown).err
+    refused = run("diff", path, foreign, "-f", "anthropic-messages").err
+    assert refused.startswith(f"interlingua: {foreign}: anthropic-messages: ")
+    done = run("convert", path, "-t", "llm-logs")
+    assert done.code == 1 and not done.err.rstrip().endswith("(at $)"), done.err
+
+
 def test_stats_adds_up_what_is_known(tmp_path: Path) -> None:
     """Tokens and cost per model; unknown cost stays unknown."""
     usage = {"input": 10, "output": 5, "cacheRead": 2, "cacheWrite": 0, "totalTokens": 17}

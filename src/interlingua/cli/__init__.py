@@ -206,5 +206,5 @@ _TERMINAL = "interlingua-terminal"  # a `-X` option of Python: the terminal's en
 
 def fail(message: str) -> None:
     with safe_streams():
-        print(f"interlingua: {message}", file=sys.stderr)
+        print(f"interlingua: {message.removesuffix(' (at $)')}", file=sys.stderr)  # the path of the whole value
     sys.exit(1)

@@ -356,7 +356,8 @@ def report_problems(
     for problem in shown:
         messages[problem.message] += 1
         if alike is None or messages[problem.message] <= alike:
-            print(f"interlingua: {problem.name}: {problem.message}", file=sys.stderr)
+            message = problem.message.removesuffix(" (at $)")  # the path of the whole value
+            print(f"interlingua: {problem.name}: {message}", file=sys.stderr)
     for message, number in messages.items():
         if alike is not None and number > alike:
             print(f"interlingua: … and {number - alike:,} more: {message}", file=sys.stderr)

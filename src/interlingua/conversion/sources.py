@@ -995,4 +995,8 @@ def only_conversation(name: str, dialect: str | None = None) -> Conversation:
     if problems or len(inside) != 1:
         why = problems[0].message if problems else f"{len(inside)} conversations; give a file with one"
         raise InterlinguaError(f"{name}: {why}")
-    return decode(inside[0].data, dialect or inside[0].dialect)
+    document = inside[0]
+    try:
+        return decode(document.data, dialect or document.dialect)
+    except InterlinguaError as error:
+        raise InterlinguaError(f"{name}: {str(error).removeprefix('detect: ')}") from error
