@@ -332,7 +332,7 @@ def test_checking_never_fails(data: Any, dialect: str | None) -> None:
 
 @every_dialect
 @given(data=st.data())
-def test_a_finding_is_what_adapting_would_mend(name: str, data: st.DataObject) -> None:
+def test_a_finding_is_what_adapting_would_repair(name: str, data: st.DataObject) -> None:
     """
     One set of rules: each repair is a finding with advice of its own, and there are no others.
     """

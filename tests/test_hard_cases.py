@@ -801,7 +801,7 @@ def test_case_9_a_field_of_chat_completions_is_no_item_id(name: str, field: str)
 @every_wire
 def test_case_9_ids_of_responses_items_stay_with_the_responses_api(name: str) -> None:
     """
-    Item ids that the Responses API minted are sent to no other api.
+    Item ids that the Responses API generated are sent to no other api.
     """
     body = encoded(name, HELLO, read(RESPONSES, answer(RESPONSES, *REASONED)), result())
     generated = ["rs_a0", "msg_a1", "rs_a2", "fc_a3"]

@@ -247,7 +247,7 @@ def _differences(reported: Given, message: AssistantMessage, dialect: str) -> li
 
 
 def _call(call: ToolCall) -> tuple[str | None, str, Any]:
-    """A call as a package shows it: an id that we minted is not said in the wire that had none."""
+    """A call as a package shows it: an id that we generated is not encoded in the wire that had none."""
     return (
         None if is_generated(call) else call.id,
         call.name,

@@ -113,8 +113,8 @@ def test_a_failed_result_of_another_wire_keeps_its_flag() -> None:
     assert attocode.decode([encoded]).messages[0].is_error  # type: ignore[union-attr]
 
 
-def test_the_table_of_fates_knows_every_field() -> None:
-    """A field that is added to the format must be given a fate here."""
+def test_field_support_names_every_field() -> None:
+    """A field that is added to the format is named here."""
     assert without_fate("attocode") == []
 
 

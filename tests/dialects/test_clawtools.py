@@ -135,8 +135,8 @@ def test_a_list_that_got_a_system_prompt_becomes_a_context() -> None:
     assert clawtools.encode(changed).body == {"systemPrompt": "Hi", "messages": [SHOWN["a plain user turn"]]}
 
 
-def test_the_table_of_fates_knows_every_field() -> None:
-    """A field that is added to the format must be given a fate here."""
+def test_field_support_names_every_field() -> None:
+    """A field that is added to the format is named here."""
     assert without_fate("clawtools") == []
 
 

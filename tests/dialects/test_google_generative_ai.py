@@ -387,7 +387,7 @@ def response(name: str, value: Any, **more: Any) -> dict[str, Any]:
 
 def test_results_without_ids_belong_to_calls_by_name_and_order_oddity_67() -> None:
     """
-    Within the turn, the first open call of that name is answered; ids are minted, and not said.
+    Within the turn, the first open call of that name is answered; ids are generated, and not encoded.
     """
     wire = {
         "contents": [
@@ -420,7 +420,7 @@ def test_generated_ids_are_the_callers_to_choose_and_never_collide() -> None:
 
 def test_result_of_a_call_that_had_no_id_is_encoded_without_one() -> None:
     """
-    A program that runs a call and answers with its minted id does not confuse the provider with it.
+    A program that runs a call and answers with its generated id does not confuse the provider with it.
     """
     asking = google.decode_response(body({"functionCall": {"name": "f", "args": {}}}))
     result = ToolResultMessage(tool_call_id="call_0", content=(TextBlock(text="42"),), is_error=False)

@@ -1569,7 +1569,7 @@ def test_an_error_is_encoded_as_this_wire_says_it() -> None:
 )
 def test_variants_say_the_same_elsewhere(name: str, path: str) -> None:
     """
-    Bodies are the same; the path and the name under which answers are minted are the variant's.
+    Bodies are the same; the path and the api of answers are those of the variant.
     """
     variant = dialect(name)
     body = {"model": "m", "input": [{"role": "user", "content": "hi"}, CALL]}

@@ -362,8 +362,8 @@ def test_an_answer_of_the_responses_wire_is_packed_as_pi_packs_it() -> None:
 # --- laws ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_of_fates_knows_every_field() -> None:
-    """A field that is added to the format must be given a fate here."""
+def test_field_support_names_every_field() -> None:
+    """A field that is added to the format is named here."""
     assert without_fate("openclaw") == []
 
 

@@ -211,9 +211,9 @@ def names_of(*structs: type) -> set[str]:
 
 
 @every_dialect
-def test_the_table_of_fates_knows_every_field(name: str) -> None:
+def test_field_support_names_every_field(name: str) -> None:
     """
-    A field that is added to the format must be given a fate in each dialect.
+    A field that is added to the format is named in the table of each dialect.
     """
     table = dialect(name).FIELD_SUPPORT
     needed = {field for field in names_of(*VALUES) if not field.endswith(".extra")} | {"Context.system_role"}
@@ -221,7 +221,7 @@ def test_the_table_of_fates_knows_every_field(name: str) -> None:
 
 
 @every_dialect
-def test_the_table_of_fates_knows_no_other_names(name: str) -> None:
+def test_field_support_names_nothing_else(name: str) -> None:
     """
     A misspelled row would say nothing about anything.
     """

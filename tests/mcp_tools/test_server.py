@@ -211,7 +211,7 @@ def parameters(root: Path, *options: str) -> StdioServerParameters:
 
 
 async def test_the_command_serves_a_directory_over_stdio(tmp_path: Path) -> None:
-    """By default only what reads is there, and it reads beneath the root alone."""
+    """By default only what reads is there, and it reads below the root alone."""
     (tmp_path / "note.txt").write_text("remember the milk")
     async with Client(parameters(tmp_path, "-i", "group:fs")) as client:
         assert ["read", "ls", "find", "grep"] == [one.name for one in (await client.list_tools()).tools]
