@@ -326,7 +326,9 @@ SAMPLES = [p for p in sorted(WIRE.glob("*/*.json*")) if p.parent.name in FORMATS
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_file_comes_back_through_a_transcript(path: Path) -> None:
     """Lines that are no messages keep their ids there, too; and every entry can be a line of a session."""
-    for conversation in il.read(path, path.parent.name):
+    conversations = list(il.read(path, path.parent.name))
+    assert conversations
+    for conversation in conversations:
         kept = il.decode(il.encode(conversation, "transcript").bytes(), "transcript")
         name = path.parent.name
         assert il.encode(conversation, name).body == il.encode(kept, name).body

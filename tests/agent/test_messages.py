@@ -277,6 +277,7 @@ async def test_options_reach_every_request() -> None:
     script = Asked(calling(call("note")), "done")
     agent = asked(script, tools=[note], system="Be brief.", temperature=0.5, max_tokens=99)
     await agent.prompt("go")
+    assert 2 == len(script.requests)
     for request in script.requests:
         assert ("Be brief.", ["note"]) == (request.context.system, [tool.name for tool in request.context.tools or ()])
         assert (0.5, 99) == (request.options.temperature, request.options.max_tokens)

@@ -149,6 +149,7 @@ async def test_the_tier_of_the_response_has_the_last_word(asked: str | None, giv
             async with Gateway(settings, observers=[seen]) as gateway:
                 await posted(gateway, path, {**asks, **content})
     ordinary = (1000 * 2.5 + 1000 * 10) / 1e6
+    assert 2 == len(seen.exchanges)
     for exchange in seen.exchanges:
         assert exchange.cost is not None and exchange.lane == "same"
         assert exchange.cost > ordinary if given == "priority" else exchange.cost == pytest.approx(ordinary)

@@ -226,9 +226,8 @@ async def test_listeners_of_the_new_protocol_are_notified_too(tmp_path: Path, mo
     server = make_server([], resources=file_resources(tmp_path, ["*.md"]))
     async with Client(server) as client, client.listen(resource_subscriptions=[path.as_uri()]) as events:
         path.write_text("another text")
-        async for event in events:
-            assert path.as_uri() == str(event.uri)  # type: ignore[union-attr]
-            break
+        event = await anext(aiter(events))
+        assert path.as_uri() == str(event.uri)  # type: ignore[union-attr]
 
 
 async def test_a_server_without_resources_and_prompts_offers_none() -> None:
