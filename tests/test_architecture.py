@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 import interlingua as il
-from interlingua.dialects import DIALECTS
+from interlingua.dialects import DIALECTS, WIRES
 
 ROOT = Path(il.__file__).parent
 REPOSITORY = Path(__file__).parent.parent
@@ -180,6 +180,22 @@ def test_upper_layers_are_named_as_text_only_where_listed() -> None:
     assert set() == {name for _, name in named if name not in modules()}
     upwards = {(source, name) for source, name in named if RANK[_package(name)] > RANK[_package(source)]}
     assert UPWARDS == upwards
+
+
+def test_no_name_in_a_string_leads_out_of_its_package() -> None:
+    """`import_module("..package")` would be an import that no other test sees."""
+    wrong = [
+        f"{module}:{node.lineno} {ast.unparse(node)}"
+        for module in modules()
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
+        if any(
+            isinstance(part, ast.Constant) and str(part.value).startswith("..")
+            for argument in node.args
+            for part in ast.walk(argument)
+        )
+    ]
+    assert [] == wrong
 
 
 def test_there_is_no_import_cycle() -> None:
@@ -421,6 +437,17 @@ def test_no_table_is_keyed_by_wire_names_outside_the_dialects() -> None:
                 # Some providers have the name of their wire: a table of providers has others beside them.
                 if keys and 2 * len(names.intersection(keys)) > len(keys):
                     wrong.append(f"{module}:{node.lineno} {keys}")
+    assert [] == wrong
+
+
+def test_no_code_asks_for_a_wire_by_its_name() -> None:
+    """Nor is there a comparison with the name of a wire, or a set of such names, outside the dialects."""
+    wrong = []
+    for module in modules():
+        for node in ast.walk(tree(module)) if _package(module) != "dialects" else ():
+            if isinstance(node, ast.Compare | ast.Set | ast.MatchValue):
+                named = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)} & set(WIRES)
+                wrong += [f"{module}:{node.lineno} {ast.unparse(node)}"] if named else []
     assert [] == wrong
 
 
