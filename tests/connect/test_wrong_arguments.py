@@ -40,6 +40,7 @@ OPTIONS: list[tuple[str, Any, str]] = [
     ("headers", {5: SECRET}, "invalid header name 5"),
     ("headers", {"": SECRET}, "invalid header name ''"),
     ("headers", {"é": SECRET}, "invalid header name 'é'"),
+    ("headers", {f"X-Key: {SECRET}": "1"}, "invalid header name 'X-Key…'"),
     ("headers", {"x-a": f"{SECRET}\r\nx-b: c"}, "the header x-a has a character that HTTP forbids"),
     ("headers", {"x-a": f"{SECRET}\ud800"}, "the header x-a has a character that HTTP forbids"),
     ("headers", {"content-length": "0"}, "the client writes content-length itself"),

@@ -69,7 +69,9 @@ def with_headers(headers: Mapping[str, str], *given: Mapping[str, str] | None) -
 
 def _check_header(name: str, value: str) -> None:
     if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-        raise FormatError(f"invalid header name {name!r}; use letters, digits and hyphens", "options.headers")
+        # A whole line as the name has the value in it, which may be a key.
+        shown = re.sub(r"[:\s].*", "…", name, flags=re.DOTALL) if isinstance(name, str) else name
+        raise FormatError(f"invalid header name {shown!r}; use letters, digits and hyphens", "options.headers")
     # RFC 9112, 6.3: two lengths that differ are a request-smuggling risk.
     if name.lower() in ("content-length", "transfer-encoding"):
         raise FormatError(f"the client writes {name} itself; remove it", "options.headers")
