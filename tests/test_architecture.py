@@ -57,6 +57,11 @@ NOT_PRIVATE = {
     "_xoptions",
     "_recover_pending_workflows",
 }
+# Private attributes of other libraries that have no public name.
+FOREIGN = {
+    ("values.places", "_data"),  # of `os.environ`: the dictionary behind it
+    ("mcp.stdio", "_transport"),  # of an asyncio process
+}
 # Modules of a higher layer that are imported on first use, by a name in a string: the tools that need a host are in the
 # catalogue of the core tools, and a session opens its canvas.
 UPWARDS = {
@@ -280,6 +285,19 @@ def test_private_attributes_are_used_only_within_their_package() -> None:
         and node.attr not in defined[_package(module)] | NOT_PRIVATE
     ]
     assert [] == wrong
+
+
+def test_private_attributes_are_not_used_by_a_name_in_a_string() -> None:
+    """`getattr(value, "_name")` is the same reach. Those of other libraries are listed."""
+    found = {
+        (module, node.args[1].value)
+        for module in modules()
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr", "setattr", "delattr")
+        if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) and _is_private(str(node.args[1].value))
+        if node.args[1].value not in _defined(module) | NOT_PRIVATE
+    }
+    assert FOREIGN == found
 
 
 def _defined(module: str) -> set[str]:
