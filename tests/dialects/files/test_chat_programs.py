@@ -1307,6 +1307,35 @@ def test_chats_of_older_versions_of_autogen_are_read_by_the_names_of_their_speak
     assert il.detect(plain).dialect == "openai-completions"
 
 
+@pytest.mark.parametrize("names", [("user_proxy", "coder"), ("student", "Teacher_Agent"), ("Ann", "assistant")])
+def test_texts_of_autogen_are_known_by_names_that_contradict_the_roles(names: tuple[str, str]) -> None:
+    """In the view of the agent that asks, its own messages are those of the assistant."""
+    roles = ("assistant", "user", "assistant")
+    texts = [{"role": role, "name": names[at % 2], "content": str(at)} for at, role in enumerate(roles)]
+    assert outline(il.decode(texts)) == ["user: 0", "assistant: 1", "user: 2"]
+
+
+def test_a_named_bot_that_speaks_first_is_no_person() -> None:
+    """Its greeting, and what it says after a call, stay with the model."""
+    greeting = {"role": "assistant", "name": "Bot", "content": "Welcome!"}
+    asked = {"role": "user", "name": "Ann", "content": "Hi"}
+    assert outline(il.decode([greeting, asked, greeting])) == [
+        "assistant: Welcome!",
+        "user: Hi",
+        "assistant: Welcome!",
+    ]
+    call = {"id": "c1", "type": "function", "function": {"name": "count", "arguments": "{}"}}
+    called = {**greeting, "content": "", "tool_calls": [call]}
+    given = {"role": "tool", "tool_call_id": "c1", "name": "count", "content": "12"}
+    assert outline(il.decode([called, given, greeting])) == [
+        "assistant:  count()",
+        "count -> 12",
+        "assistant: Welcome!",
+    ]
+    several = {"role": "tool", "name": "Ann", "content": "12", "tool_responses": [given]}
+    assert outline(il.decode([called, several, greeting]))[-1] == "assistant: Welcome!"
+
+
 def test_runs_and_older_steps_of_smolagents_are_read() -> None:
     """A run states its total; older steps have their times beside the other fields."""
     steps = sample("smolagents/steps.json")

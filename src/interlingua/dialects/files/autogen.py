@@ -12,6 +12,7 @@ several calls gave is in the `tool_responses` of one message. github.com/ag2ai/a
 `autogen/agentchat/conversable_agent.py`
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,6 +37,9 @@ from .program_content import call_id, called, content_of, image_of, inner, items
 from .reading import Pairing, kept_record, openai_usage
 
 API = "autogen"
+
+_PERSON = re.compile(r"user|human", re.IGNORECASE)
+_MODEL = re.compile(r"assistant|agent", re.IGNORECASE)
 
 _ASKED = ("UserMessage", "SystemMessage")
 _SPOKEN = ("TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "StructuredMessage")
@@ -68,8 +72,24 @@ def _older_thread(body: Any) -> list[dict[str, Any]] | None:
     messages = items(found)
     if not messages or len(messages) != len(found) or not all(map(_is_named, messages)):
         return None
-    has_marks = any("tool_responses" in one for one in messages) or messages[0]["role"] == "assistant"
-    return messages if has_marks or (history is not None and "cost" in body) else None
+    is_result = history is not None and "cost" in body
+    return messages if is_result or any(map(_is_marked, messages)) or _is_turned(messages) else None
+
+
+def _is_marked(message: dict[str, Any]) -> bool:
+    """Whether no message of chat completions is like this: several results, or a call of a user."""
+    calls = message.get("tool_calls") or message.get("function_call")
+    return "tool_responses" in message or (message["role"] == "user" and bool(calls))
+
+
+def _is_turned(messages: list[dict[str, Any]]) -> bool:
+    """Whether the names contradict the roles: else a bot that speaks first is the assistant, as it states."""
+    first = messages[0]
+    others = (one["name"] for one in messages if one["role"] == "user")
+    # The names in the documentation of both programs are `user_proxy` and `assistant`.
+    return first["role"] == "assistant" and (
+        _PERSON.search(first["name"]) is not None or any(map(_MODEL.search, others))
+    )
 
 
 def _is_named(value: dict[str, Any]) -> bool:
@@ -77,14 +97,17 @@ def _is_named(value: dict[str, Any]) -> bool:
 
 
 def _older_messages(thread: list[dict[str, Any]]) -> Iterator[Message]:
-    """The first who speaks is the person."""
+    """The first who speaks and calls no tools is the person."""
     pairs = Pairing()
+    callers = {one["name"] for one in thread if one.get("tool_calls") or one.get("function_call")}
+    speakers = (one["name"] for one in thread if one["role"] not in ("tool", "function"))
+    person = next((name for name in speakers if name not in callers), None)
     for message in thread:
         calls, legacy, returned = (message.get(key) for key in ("tool_calls", "function_call", "tool_responses"))
         if message["role"] in ("tool", "function"):
             for one in items(returned) or [message]:
                 yield pairs.result(one.get("tool_call_id"), None, optional(one.get("content")) or "")
-        elif message["name"] == thread[0]["name"] and not calls and not legacy:
+        elif message["name"] == person:
             yield user(content_of(message["content"]))
         else:
             wires = items(calls) or items([legacy])
