@@ -1350,6 +1350,13 @@ def test_runs_and_older_steps_of_smolagents_are_read() -> None:
     assert [one.timestamp for one in found.messages] == [one.timestamp for one in run.messages]
 
 
+def test_timed_steps_of_another_log_are_no_memory_of_an_agent() -> None:
+    """They would be read as answers without text."""
+    step = {"step_number": 1, "duration": 0.5, "observations": [0.1, 0.2], "reward": 1.0}
+    assert il.detect([step, {**step, "step_number": 2}]) is None
+    assert il.detect({"steps": [step]}) is None
+
+
 def test_a_memory_of_llama_index_has_its_chat_in_a_store() -> None:
     """As an object or as text; other chats of the store are not its own."""
     store = sample("llama-index/chat_store.json")

@@ -21,8 +21,8 @@ from .reading import Pairing, kept_record
 
 API = "smolagents"
 
-
 _KINDS = ("system_prompt", "task", "final_answer", "timing", "plan", "step_number")
+_OUTPUTS = ("model_output", "model_output_message", "action_output")
 
 
 def _is_step(value: Any) -> bool:
@@ -30,7 +30,9 @@ def _is_step(value: Any) -> bool:
 
 
 def _is_action(step: dict[str, Any]) -> bool:
-    return {"step_number", "observations"} <= step.keys() and ("timing" in step or "duration" in step)
+    # Other logs have steps with a `duration`, too: those of a simulation, for one.
+    is_timed = "timing" in step or ("duration" in step and "error" in step and not step.keys().isdisjoint(_OUTPUTS))
+    return {"step_number", "observations"} <= step.keys() and is_timed
 
 
 def _steps(value: Any) -> list[dict[str, Any]] | None:
