@@ -1210,6 +1210,23 @@ def test_inputs_and_outputs_of_langsmith_are_those_of_any_provider() -> None:
     assert (failed.messages[1].stop_reason, failed.messages[1].error_message) == ("error", "Timeout")
 
 
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "expected"),
+    [
+        ({"question": "How many?"}, {"reply": "Twelve."}, ["user: How many?", "assistant: Twelve."]),
+        ({"of": "eggs", "n": 2}, {"count": 12}, ['user: {"of":"eggs","n":2}', 'assistant: {"count":12}']),
+        ({"question": "How many?"}, {"generations": [[]]}, ["user: How many?"]),
+        ({"prompts": []}, {"text": "Twelve."}, ["assistant: Twelve."]),
+    ],
+)
+def test_a_function_that_langsmith_traced_has_names_of_its_own(inputs: Any, outputs: Any, expected: list[str]) -> None:
+    """They would be read as a call without a question or an answer."""
+    run = {"run_type": "llm", "trace_id": "1", "inputs": inputs, "outputs": outputs}
+    found = il.decode(run)
+    assert outline(found) == expected
+    assert json.loads(il.encode(found, "langsmith").bytes()) == run
+
+
 def test_every_agent_of_a_file_of_letta_is_a_conversation() -> None:
     """A message may hold results that a person's program gave, an error, or what was compacted."""
     document = sample("letta/agents.json")

@@ -1,9 +1,10 @@
 """LangSmith: runs as its API, its SDK and its exports return them; each call of a model (`run_type` `llm`) by itself.
 
 `inputs` has the messages (LangChain's, in one list or in a batch of one, or a provider's) or `prompts`; `outputs` has
-`generations`, a provider's response, or a message. Usage is in the message, in `usage_metadata`, whose input includes
-the cached part, or in the counts of the run. Runs may be nested in `child_runs`. Where a file has no call of a model,
-the root of a trace is read if its outputs are messages, as those of a graph are; other runs are left out.
+`generations`, a provider's response, or a message; a traced function has names of its own in both. Usage is in the
+message, in `usage_metadata`, whose input includes the cached part, or in the counts of the run. Runs may be nested in
+`child_runs`. Where a file has no call of a model, the root of a trace is read if its outputs are messages, as those of
+a graph are; other runs are left out.
 docs.langchain.com/langsmith/run-data-format
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...values import jsontext
 from ...values.errors import BadWire
 from ...values.messages import AssistantMessage, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
@@ -88,10 +90,16 @@ def _asked(run: dict[str, Any]) -> Conversation:
     if thread is not None:
         return replace(thread, tools=thread.tools or openai_tools(inner(run, "extra", "invocation_params", "tools")))
     prompts = inputs.get("prompts") or [first(inputs, "prompt", "input", "text")]
-    texts = prompts if isinstance(prompts, list) else []
-    return Conversation(
-        entries=tuple(Entry(message=UserMessage(content=text)) for text in texts[:1] if isinstance(text, str))
-    )
+    texts = [text for text in (prompts if isinstance(prompts, list) else []) if isinstance(text, str)]
+    return Conversation(entries=tuple(Entry(message=UserMessage(content=text)) for text in texts[:1] or _text(inputs)))
+
+
+def _text(given: Any) -> list[str]:
+    """What a function with names of its own was given or returned: its only text, or all of it as JSON."""
+    if not isinstance(given, dict) or not any(given.values()):
+        return []
+    texts = [value for value in given.values() if isinstance(value, str)]
+    return texts if len(given) == 1 and texts else [jsontext.compact(given)]
 
 
 def _answer(outputs: Any, fields: dict[str, Any]) -> list[Any]:
@@ -111,7 +119,8 @@ def _answer(outputs: Any, fields: dict[str, Any]) -> list[Any]:
             if isinstance(entry.message, AssistantMessage)
         ]
     text = optional(message) or optional(inner(given, "text"))
-    return [AssistantMessage(content=text, **fields)] if text else []
+    texts = [text] if text else _text(outputs) if "generations" not in fields_of(outputs) else []
+    return [AssistantMessage(content=one, **fields) for one in texts]
 
 
 def _usage(run: dict[str, Any]) -> Any:
