@@ -1468,3 +1468,10 @@ def test_results_of_tau_bench_are_read_one_by_one() -> None:
     assert ("error", "timed out") == (error.messages[0].stop_reason, error.messages[0].error_message)
     with pytest.raises(il.BadWire):
         il.decode({**failed, "info": {}})
+
+
+def test_a_trajectory_without_messages_is_none_of_tau_bench() -> None:
+    """Its steps would be read as messages of unknown roles."""
+    run = {"task_id": 1, "trial": 0, "reward": 1.0, "info": {}}
+    assert il.detect([{**run, "traj": [{"role": "leader", "position": [1, 2]}]}]) is None
+    assert il.detect([{**run, "traj": [{"role": "user", "position": [1, 2]}]}]) is None

@@ -19,13 +19,19 @@ from .wire_bodies import CHAT, failure, request_in
 API = "tau-bench"
 
 _OUTPUT = "API output: "
+_ROLES = ("system", "user", "assistant", "tool")
+
+
+def _is_message(value: Any) -> bool:
+    # Other trajectories have a `role` in their steps as well: that of a robot, for one.
+    return isinstance(value, dict) and value.get("role") in _ROLES and ("content" in value or "tool_calls" in value)
 
 
 def _is_result(value: Any) -> bool:
     if not isinstance(value, dict) or not value.keys() >= {"task_id", "trial", "reward", "info"}:
         return False
     messages = value.get("traj")
-    if not isinstance(messages, list) or not all(isinstance(item, dict) and "role" in item for item in messages):
+    if not isinstance(messages, list) or not all(map(_is_message, messages)):
         return False
     return bool(messages) or bool(fields_of(value["info"]).get("error"))
 
