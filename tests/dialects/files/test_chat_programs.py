@@ -1475,3 +1475,39 @@ def test_a_trajectory_without_messages_is_none_of_tau_bench() -> None:
     run = {"task_id": 1, "trial": 0, "reward": 1.0, "info": {}}
     assert il.detect([{**run, "traj": [{"role": "leader", "position": [1, 2]}]}]) is None
     assert il.detect([{**run, "traj": [{"role": "user", "position": [1, 2]}]}]) is None
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "good", "damaged"),
+    [
+        (
+            "eval_results",
+            "prompt, provider, response, test_case, error, created_at",
+            ('{"raw": "How many eggs?"}', '"gpt-4o"', '{"output": "Twelve."}', "{}", None, 1),
+            ("{", '"gpt-4o"', '{"output": "Twelve."}', "{}", None, 2),
+        ),
+        (
+            "conversations",
+            "key, value",
+            ("/a", '{"conversation_id": "1", "history": [{"user": {"content": {"Prompt": {"prompt": "Hi"}}}}]}'),
+            ("/b", "{"),
+        ),
+        (
+            "agno_sessions",
+            "session_id, session_type, runs, created_at",
+            ("1", "agent", '[{"messages": [{"role": "user", "content": "Hi"}]}]', 1),
+            ("2", "agent", "{", 2),
+        ),
+    ],
+    ids=["promptfoo", "amazon-q", "agno"],
+)
+def test_a_row_of_a_database_that_cannot_be_read_is_reported(
+    table: str, columns: str, good: tuple[Any, ...], damaged: tuple[Any, ...], tmp_path: Path
+) -> None:
+    """It was left out in silence, and a database with nothing else was empty."""
+    made, added = f"CREATE TABLE {table} ({columns})", f"INSERT INTO {table} VALUES ({', '.join('?' * len(good))})"
+    (found,) = il.read(stored(tmp_path / "some.db", made, (added, good), (added, damaged)))
+    assert found.messages
+    assert [problem.line for problem in found.problems] == [2]
+    with pytest.raises(il.InterlinguaError, match="expected"):
+        list(il.read(stored(tmp_path / "damaged.db", made, (added, damaged))))

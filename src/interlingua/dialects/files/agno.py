@@ -87,7 +87,7 @@ def _stored(connection: sqlite3.Connection, tables: list[str]) -> Iterator[dict[
         quoted = table.replace('"', '""')
         for row in ordered_rows(connection, f'"{quoted}"', "created_at"):
             runs, data = _value(row["runs"]), _value(row.get("session_data"))
-            if isinstance(runs, list):
+            if isinstance(runs, list) or row["runs"]:  # none yet, or damaged ones
                 about = {key: row.get(key) for key in ("session_id", "session_type", "agent_id", "created_at")}
                 yield {**about, "session_data": fields_of(data), "runs": runs}
 

@@ -134,7 +134,7 @@ def _stored(connection: sqlite3.Connection, tables: list[str]) -> Iterator[Any]:
     for table in tables:
         for (value,) in connection.execute(f"SELECT value FROM {table} ORDER BY rowid"):
             conversation = read_json(value)
-            if _is_conversation(conversation) and conversation["history"]:
+            if not _is_conversation(conversation) or conversation["history"]:
                 yield conversation
 
 

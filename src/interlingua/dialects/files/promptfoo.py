@@ -102,9 +102,7 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 def _stored(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
     for row in ordered_rows(connection, "eval_results", "created_at, rowid"):
         parsed = {name: read_json(row.get(name)) for name in ("prompt", "provider", "response")}
-        result = {"id": row.get("id"), **parsed, "testCase": read_json(row.get("test_case")), "error": row.get("error")}
-        if _is_result(result):
-            yield result
+        yield {"id": row.get("id"), **parsed, "testCase": read_json(row.get("test_case")), "error": row.get("error")}
 
 
 FORMAT = Documents(
