@@ -1282,6 +1282,60 @@ async def test_a_stream_that_is_no_boolean_is_refused(gateway: Gateway, upstream
     assert (await asked(gateway, "POST", "/v1/chat/completions", body))[0] == 200
 
 
+NUMBERS = {  # a number among the options of each wire, and an option that is true or false, or a list
+    "openai-completions": (("max_tokens",), ("parallel_tool_calls",)),
+    "openai-responses": (("max_output_tokens",), ("tools",)),
+    "anthropic-messages": (("temperature",), ("stop_sequences",)),
+    "google-generative-ai": (("generationConfig", "maxOutputTokens"), ("generationConfig", "stopSequences")),
+    "bedrock-converse-stream": (("inferenceConfig", "topP"), ("inferenceConfig", "stopSequences")),
+    "ollama-chat": (("options", "num_predict"), ("tools",)),
+}
+
+
+def with_option(api: str, path: tuple[str, ...], value: Any) -> Any:
+    """A request of a wire with one option."""
+    request = il.Request(
+        model=il.ModelDescriptor(id="m", api=api),
+        context=il.Context(messages=(il.UserMessage(content="Hi"),)),
+        options=il.Options(max_tokens=50),
+    )
+    body = {**il.wire(api).codec.encode_request(request).body, **({"stream": False} if api == "ollama-chat" else {})}
+    inner = body if len(path) == 1 else body.setdefault(path[0], {})
+    inner[path[-1]] = value
+    return body
+
+
+@pytest.mark.parametrize("api", NUMBERS)
+async def test_options_of_a_wrong_type_are_refused_with_their_path(
+    api: str, gateway: Gateway, upstream: Server
+) -> None:
+    """
+    The client's own provider refuses them. A provider of another wire would not get them, and answer at any length.
+    """
+    for target in ("ollama-chat" if api != "ollama-chat" else "openai-responses", "debug/echo"):
+        path = DOORS[api][0].format(target.replace("/", "%2F"))
+        for option, odd in zip(NUMBERS[api], ("many", 7), strict=True):
+            body = {**with_option(api, option, odd), "model": target}
+            status, answer = await asked(gateway, "POST", path, body)
+            assert (status, f"$.{'.'.join(option)}: expected" in json.dumps(answer)) == (400, True), (option, answer)
+            assert not upstream.requests
+            # Nothing is the default; what the wire does not know, or knows in another form, is reported as before.
+            for field, other in ((option, None), (("unknown_field",), 7), (("tool_choice",), {"type": "of_tomorrow"})):
+                if field == ("tool_choice",) and api not in ("openai-completions", "openai-responses"):
+                    continue
+                body = {**with_option(api, field, other), "model": "debug/echo"}
+                assert (await asked(gateway, "POST", DOORS[api][0].format("debug%2Fecho"), body))[0] == 200, field
+
+
+async def test_options_of_a_wrong_type_are_the_providers_on_its_own_wire(gateway: Gateway, upstream: Server) -> None:
+    """
+    It may know more than its documentation says.
+    """
+    body = {"model": "anthropic-messages", "max_tokens": 9, "messages": MESSAGES, "temperature": "hot"}
+    assert (await asked(gateway, "POST", "/v1/messages", body))[0] == 200
+    assert json.loads(upstream.last.body)["temperature"] == "hot"
+
+
 @pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
 @pytest.mark.parametrize("value", [5, True, "", "x", [1], {}, {"id": [1]}, {"id": {}}])
 async def test_a_reference_of_any_type_is_refused(field: str, value: Any, gateway: Gateway) -> None:

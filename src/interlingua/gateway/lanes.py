@@ -55,7 +55,7 @@ from .exchange import DeferredAnswer, Exchange
 from .fast_frames import FrameDecoder
 from .handover import item_ids, joined, shifted
 from .incoming import LARGE_BODY, Incoming
-from .outgoing import Outgoing, outgoing, refuse_losses, refuse_own_fields, request_headers, signed
+from .outgoing import Outgoing, outgoing, refuse_losses, refuse_untranslatable, request_headers, signed
 from .recall import is_unique
 from .references import References
 from .replying import ClientReply
@@ -154,7 +154,7 @@ class Attempt:
     async def run(self) -> None:
         """Delivers the response to the client, to its end."""
         if self._place.wire is None:
-            refuse_own_fields(self._place, self._incoming)
+            refuse_untranslatable(self._place, self._incoming)
             await self._local()
             return
         stream = self._exchange.is_stream or self._place.wire.http.only_streams

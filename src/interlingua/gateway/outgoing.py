@@ -21,6 +21,7 @@ from ..values.messages import AssistantMessage, Block, ThinkingBlock, blocks_of
 from ..values.request import CallOptions, Request
 from .exchange import Lane
 from .incoming import Incoming
+from .option_types import refuse_wrong_types
 from .recall import reference_id
 from .rewriting import renaming, with_option
 from .routing import Place
@@ -66,7 +67,7 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
         if is_foreign:
             _refuse_references(request, incoming.wire.base)
         request, lost = _in_foreground(request, incoming.wire.base)
-    refuse_own_fields(place, incoming)
+    refuse_untranslatable(place, incoming)
     adapted = place.adapt(request)
     if adapted.places == (None,):
         _refuse_placeholder(incoming, adapted)
@@ -96,12 +97,15 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
     )
 
 
-def refuse_own_fields(place: Place, incoming: Incoming) -> None:
-    """Refuses a request that only one endpoint of the client's wire knows, at a target without that endpoint."""
-    rephrased = incoming.rephrased
+def refuse_untranslatable(place: Place, incoming: Incoming) -> None:
+    """Refuses options of a wrong type at a target with another wire, and a request that only one endpoint of the
+    client's wire knows at a target without that endpoint."""
+    request, rephrased = incoming.request, incoming.rephrased
+    if (request.extra or request.options.extra) and (place.wire is None or place.wire.base != incoming.wire.base):
+        refuse_wrong_types(incoming.wire.base, request)
     if rephrased is None or (place.wire is not None and place.wire.http.rephrased == rephrased):
         return
-    own = incoming.request.extra.get(incoming.wire.base, {})
+    own = request.extra.get(incoming.wire.base, {})
     fields = ", ".join(f"`{name}`" for name in rephrased.own_fields if name in own)
     facts = incoming.wire.http
     raise TooLossy(
