@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from ..conversion.resizing import look
 from ..conversion.subagents import origin_of
+from ..dialects import FORMATS
 from ..serving.problems import HttpProblem
 from ..sessions import Branch, Session, SessionNotFound, compaction
 from ..sessions import Note as StoredNote
@@ -201,7 +202,6 @@ def _line(text: str | None, max_length: int) -> str:
 
 
 LOOKED_BACK = 64  # lines before a page that are searched for the start of its calls
-END_STAMPED = frozenset({"claude-code", "codex-cli", "gemini-cli"})  # formats that record when a message was complete
 
 
 class TreePart(NamedTuple):
@@ -578,7 +578,8 @@ class _RowMaker:
         self._spawned = spawned
         self._begun: dict[str, int] = {}  # start time by call id
         self._times: dict[str, int] = {}  # time by entry
-        self._end_stamped = place.written_as in END_STAMPED
+        written_as = FORMATS.get(place.written_as or "")
+        self._end_stamped = written_as is not None and written_as.stamps_ends
 
     def note(self, line: Line) -> None:
         """Processes a line before the first row."""

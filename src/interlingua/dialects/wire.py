@@ -613,6 +613,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     mask: str | None = None
     training: Mapping[str, str] | None = None
     calls_beside: bool = False  # messages have their calls in a field beside the content
+    stamps_ends: bool = False  # the time of a message is when it was complete
 
     @property
     def is_log(self) -> bool:

@@ -951,4 +951,5 @@ FORMAT = FileFormat(
     stream=stream,
     relations=relations,
     copy=copy,
+    stamps_ends=True,
 )

@@ -819,4 +819,5 @@ FORMAT = FileFormat(
     listed=ListedSession(("items",), listed),
     relations=relations,
     copy=copy,
+    stamps_ends=True,
 )

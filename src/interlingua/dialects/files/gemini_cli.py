@@ -871,4 +871,5 @@ FORMAT = FileFormat(
     stream=stream,
     listed=ListedSession(("messages", *_CHECKPOINTS, ""), listed),
     relations=relations,
+    stamps_ends=True,
 )
