@@ -1,5 +1,6 @@
 """Training sets and exports of any size through `interlingua convert`: packed, torn, interrupted."""
 
+import fcntl
 import gzip
 import importlib
 import io
@@ -385,6 +386,55 @@ def test_a_run_that_is_interrupted_goes_on(tmp_path: Path, name: str, jobs: int)
         assert 130 == ended.returncode and b"run the same command with --resume" in ended.stderr
     assert 0 == killed_at(0, *given, f"{tmp_path}/part/{name}", jobs=jobs)
     assert written(tmp_path / "whole") == written(tmp_path / "part")
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out/"])
+def test_a_run_on_a_full_disk_goes_on(tmp_path: Path, monkeypatch: Any, name: str, jobs: str) -> None:
+    """What is written stays, as after an interruption; the limit on the size of files stands for the disk."""
+    monkeypatch.setattr(bulk, "PIECE", 20_000)
+    monkeypatch.chdir(tmp_path)
+    Path("a.jsonl").write_bytes(LINES)
+    given = ("a.jsonl", "-t", "openai-finetune", "-j", jobs, "-o")
+    assert (0, "") == converted(*given, f"whole/{name}")
+    longest = max(map(len, written(tmp_path / "whole").values()))
+    for part in (60, 90):
+        command = [sys.executable, "-c", FULL.replace("SIG_DFL", "SIG_IGN"), str(longest * part // 100), "convert"]
+        done = subprocess.run(
+            [*command, *given, f"part/{name}", "--resume"], check=False, capture_output=True, timeout=120, text=True
+        )
+        assert 1 == done.returncode and "--resume to continue\n" in done.stderr, done.stderr
+        assert 1 == done.stderr.count("File too large; ") and "Traceback" not in done.stderr
+    assert (0, "") == converted(*given, f"part/{name}", "--resume")
+    assert written(tmp_path / "whole") == written(tmp_path / "part")
+
+
+def test_runs_into_one_folder_have_journals_of_their_own(tmp_path: Path) -> None:
+    """A run that ends leaves the journal of one that was killed before it."""
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_bytes(LINES)
+    to = ("-t", "openai-finetune", "-o", f"{tmp_path}/out/")
+    assert -signal.SIGKILL == killed_at(3, tmp_path / "a.jsonl", *to)
+    journals = list((tmp_path / "out").glob("*.progress"))
+    assert 0 == killed_at(0, tmp_path / "b.jsonl", *to)
+    assert journals == list((tmp_path / "out").glob("*.progress")) and 1 == len(journals)
+    assert 0 == killed_at(0, tmp_path / "a.jsonl", *to)
+    assert ["a.jsonl", "b.jsonl"] == sorted(written(tmp_path / "out"))
+    assert 300 == len(numbers((tmp_path / "out" / "a.jsonl").read_bytes()))
+
+
+def test_a_run_that_goes_on_is_not_resumed(tmp_path: Path) -> None:
+    """Two processes would write the same files."""
+    (tmp_path / "a.jsonl").write_bytes(LINES)
+    given = (tmp_path / "a.jsonl", "-t", "openai-finetune", "-o", f"{tmp_path}/out/")
+    assert -signal.SIGKILL == killed_at(3, *given)
+    (journal,) = (tmp_path / "out").glob("*.progress")
+    with journal.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        ended = ended_by(signal.SIGKILL, 0, *given, jobs=1)
+        assert 1 == ended.returncode and b"another process is writing this file" in ended.stderr
+    assert 0 == killed_at(0, *given)
+    assert 300 == len(numbers((tmp_path / "out" / "a.jsonl").read_bytes()))
 
 
 def test_a_file_that_begins_with_failures_is_not_added_to_the_one_before(tmp_path: Path) -> None:

@@ -45,7 +45,6 @@ PIECE = 2 * 1024 * 1024
 FEW = 4  # documents of a container per worker task: they may be large
 ROWS = 200  # the same for rows of columnar files, which are small
 LARGE = 8 * 1024 * 1024
-SPOOL = ".convert-"  # how the names of temporary folders begin
 TRANSCRIPTS = frozenset({"transcript", "openclaw"})
 
 
@@ -595,8 +594,8 @@ def run(
 ) -> Generator[tuple[int, SourcePiece, PieceResult]]:
     """Yields the pieces with their results, in order. Only as many are pending as keep the workers busy.
 
-    `spool` is a folder for temporary files with what the workers make of large sessions; without one, such sessions are
-    converted here while they are written.
+    `spool` is how the path of a folder begins, for temporary files with what the workers make of large sessions;
+    without it, such sessions are converted here while they are written.
     """
     if workers == 1:
         for index, piece in tasks:
@@ -612,8 +611,9 @@ def run(
                     future = submit(convert, piece, task)
                 elif spool is not None:
                     if folder is None:
-                        spool.mkdir(parents=True, exist_ok=True)
-                        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=SPOOL, dir=spool)))
+                        spool.parent.mkdir(parents=True, exist_ok=True)
+                        made = tempfile.TemporaryDirectory(prefix=f"{spool.name}-", dir=spool.parent)
+                        folder = Path(stack.enter_context(made))
                     future = submit(_convert_to_file, piece, task, folder / f"{number}")
                 else:  # read here while it is written
                     future = Future()

@@ -1,6 +1,7 @@
 """`interlingua convert`: converts between any formats, files of any size, and reports losses."""
 
 import contextlib
+import hashlib
 import itertools
 import os
 import shutil
@@ -167,14 +168,15 @@ def command(
     columnar = COLUMNAR.get(out.suffix) if out is not None and folder is None else None
     if columnar and resume:
         raise click.UsageError("--resume writes JSON lines; leave it out for Parquet and Arrow files")
-    journal = None if columnar else _journal(found, out, folder, task, as_json=as_json, resume=resume)
+    own = folder / f".convert-{_run_id(found)}" if folder is not None else None
+    journal = None if columnar else _journal(found, out, own, task, as_json=as_json, resume=resume)
     # One large session is converted while it is written; of several, one in each process.
-    spool = folder if len(found) > 1 else None
+    spool = own if len(found) > 1 else None
     copy = out is not None and not (folder or columnar or as_json or model)
     run = _Run(found, task, journal, on_error, copy=copy, spool=spool)
     if resume and journal is not None:
         journal.resume(run.tally)
-        for left in spool.glob(f"{bulk.SPOOL}*") if spool is not None else ():
+        for left in spool.parent.glob(f"{spool.name}-*") if spool is not None else ():
             shutil.rmtree(left, ignore_errors=True)  # of the process that was killed
     into: Output | FolderOutput
     if folder is not None:
@@ -254,11 +256,16 @@ def _rejects_path(out: Path | None, folder: Path | None) -> Path | None:
     return out.with_name(f"{out.name}.errors.jsonl") if out is not None else None
 
 
+def _run_id(found: list[Source]) -> str:
+    """Tells the temporary files of a run from those of others that write into its folder."""
+    return hashlib.blake2b("\0".join(source.name for source in found).encode(), digest_size=4).hexdigest()
+
+
 def _journal(
-    found: list[Source], out: Path | None, folder: Path | None, task: PieceTask, *, as_json: bool, resume: bool
+    found: list[Source], out: Path | None, own: Path | None, task: PieceTask, *, as_json: bool, resume: bool
 ) -> PieceJournal | None:
-    """The journal of a resumable run: from files, into files."""
-    regular = out is not None and (folder is not None or not out.exists() or out.is_file())
+    """The journal of a resumable run: from files, into files. `own` is how the names of its files in a folder begin."""
+    regular = out is not None and (own is not None or not out.exists() or out.is_file())
     if not regular or as_json or any(source.path is None for source in found):
         if resume:
             raise click.UsageError("--resume needs input files, and a file or folder with -o, without --json")
@@ -266,7 +273,7 @@ def _journal(
     assert out is not None
     if not resume and sum(_state(source)[0] for source in found) < bulk.LARGE:
         return None  # quick to redo
-    path = out.with_name(f".{out.name}.progress") if folder is None else folder / ".convert.progress"
+    path = own.with_name(f"{own.name}.progress") if own is not None else out.with_name(f".{out.name}.progress")
     files = [[source.name, *_state(source)] for source in found]
     options = {**task._asdict(), "piece": bulk.PIECE, "version": __version__}
     return PieceJournal(path, {"inputs": files, "options": options})
@@ -324,9 +331,10 @@ class _Run:
             self.tally = Tally()
             self.tally.fail([sources.SourceProblem(self._task.target, str(error))])
             rows.truncate(0)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, OSError) as error:
             if journal is not None and journal.done != RunProgress():
-                print("interlingua: interrupted; run the same command with --resume to continue", file=sys.stderr)
+                why = "interrupted" if isinstance(error, KeyboardInterrupt) else "not finished"
+                print(f"interlingua: {why}; run the same command with --resume to continue", file=sys.stderr)
             raise
         except BaseException:
             if journal is not None:

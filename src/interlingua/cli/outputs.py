@@ -88,6 +88,8 @@ class PieceJournal:
     def resume(self, tally: Tally) -> None:
         """Resumes the run of an existing journal; without one, everything is still to be done."""
         with contextlib.suppress(FileNotFoundError):
+            with self._path.open("rb") as file:
+                local_files.lock(file, self._path)  # refused while the run that is to be resumed goes on
             lines = read_regular(self._path).split(b"\n")[:-1]  # an incomplete last line was being written
             if lines and jsontext.read(lines[0]) != self._run:
                 raise InterlinguaError(
@@ -119,6 +121,7 @@ class PieceJournal:
         with local_files.resumable(self._path) as file:
             file.write(kept or jsontext.write(self._run) + b"\n")
         self._file = self._path.open("ab")
+        local_files.lock(self._file, self._path)
 
     def write(self, done: RunProgress, source: Source, result: PieceResult, names: list[str]) -> None:
         """Records a piece, once its output is written."""

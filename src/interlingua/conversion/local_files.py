@@ -48,7 +48,7 @@ def atomic(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def resumable(path: Path, length: int = 0) -> Iterator[IO[bytes]]:
-    """Like `atomic`, but the partial file is kept if the process is killed or interrupted.
+    """Like `atomic`, but the partial file is kept if the process is killed or interrupted, or the disk is full.
 
     The next run continues after its first `length` bytes.
     """
@@ -58,7 +58,7 @@ def resumable(path: Path, length: int = 0) -> Iterator[IO[bytes]]:
     if length and not part.exists() and path.is_file() and path.stat().st_size == length:
         path.rename(part)  # it was complete already
     with naming(path), os.fdopen(open_regular(part, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as stream:
-        _lock(stream, path)
+        lock(stream, path)
         if os.fstat(stream.fileno()).st_size < length:
             raise InterlinguaError(f"{part}: shorter than in the journal; run without --resume to start over")
         stream.truncate(length)
@@ -69,7 +69,7 @@ def resumable(path: Path, length: int = 0) -> Iterator[IO[bytes]]:
             if path.exists():
                 part.chmod(path.stat().st_mode & 0o7777)
             part.replace(path)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, OSError):
             raise
         except BaseException:
             part.unlink(missing_ok=True)
@@ -83,7 +83,8 @@ def synced(stream: IO[bytes]) -> int:
     return stream.tell()
 
 
-def _lock(stream: IO[bytes], path: Path) -> None:
+def lock(stream: IO[bytes], path: Path) -> None:
+    """Locks a file while it is open; raises if another process has locked it."""
     try:
         import fcntl
     except ImportError:  # Windows: an open file cannot be opened for writing by another process
