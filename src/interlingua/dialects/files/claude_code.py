@@ -48,7 +48,7 @@ from ..residual import ENCODED, HINTS, JOINED, RESPONSE, optional, reading, resi
 from ..wire import FileFormat, Relations, SessionStream
 from . import claude_attachments, new_sessions
 from . import records as _records
-from .claude_compactions import Compactions, Kept
+from .claude_compactions import Compactions, Kept, renamed
 from .joining import NAMED, apart, join, joined, place, unlike
 from .line_readers import LineReader
 from .records import (
@@ -818,7 +818,7 @@ def encode(conversation: Conversation) -> Encoded:
     """The lines of a session file that was read."""
     envelope = conversation.extra.get(API, {})
     stated = any(_states(entry, conversation.system) for entry in conversation.entries)
-    parts = replace(conversation, entries=tuple(apart(conversation.entries, API)))
+    parts = replace(conversation, entries=tuple(_lines_of(conversation.entries)))
     lines, losses = _records_of().write(parts, system=stated)
     if WEB in envelope:
         return Encoded({**envelope[WEB], "loglines": lines}, tuple(losses))
@@ -839,8 +839,15 @@ def _copied(about: Conversation, entries: Iterable[Entry], report: Reporter) -> 
             stated = stated or _states(entry, about.system)
             yield entry
 
-    yield from _records_of().lines(((entry, UNPLACED) for entry in apart(noted(), API)), report)
+    yield from _records_of().lines(((entry, UNPLACED) for entry in _lines_of(noted())), report)
     report.add(unreported(about, stated))
+
+
+def _lines_of(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries of the lines; compactions name no line that an edited answer has no more."""
+    moved: dict[str, str] = {}
+    for entry in apart(entries, API, moved):
+        yield renamed(entry, moved) if moved else entry
 
 
 def _states(entry: Entry, system: System) -> bool:

@@ -6,8 +6,10 @@ import operator
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.compact import IdMap, IdNumbers, StringTable
-from ...values.messages import AssistantMessage
+from ...values.messages import AssistantMessage, CustomMessage
 from ...values.request import Entry
 from ..residual import optional
 from .joining import ahead
@@ -47,6 +49,26 @@ class Compactions:
 def _anchor(named: Any) -> str | None:
     """The line that the first of the kept ones follows."""
     return optional(named.get("anchorUuid")) if isinstance(named, dict) else None
+
+
+def renamed(entry: Entry, moved: Mapping[str, str]) -> Entry:
+    """The entry; if it is a boundary, with the new ids of lines that were written anew, by their old ones."""
+    message = entry.message
+    if not isinstance(message, CustomMessage) or message.fields.get("subtype") != BOUNDARY:
+        return entry
+    return replace(entry, message=CustomMessage(message.role, _renamed(message.fields, moved)))
+
+
+def _renamed(value: Any, moved: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _renamed(field, moved) for key, field in value.items()}
+    if isinstance(value, list):
+        return list(dict.fromkeys(moved.get(id, id) for id in value)) if _are_ids(value) else value
+    return moved.get(value, value) if isinstance(value, str) else value
+
+
+def _are_ids(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 class Kept:

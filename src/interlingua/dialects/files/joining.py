@@ -158,19 +158,21 @@ def _differences(part: Sequence[Any], whole: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def apart(entries: Iterable[Entry], api: str) -> Iterator[Entry]:
+def apart(entries: Iterable[Entry], api: str, moved: dict[str, str] | None = None) -> Iterator[Entry]:
     """The entries of the records, as they were before `join`, `place` and `ahead`.
 
-    Only parts of answers and entries ahead wait for their places, so that a long file need not be in memory.
+    Only parts of answers and entries ahead wait for their places, so that a long file need not be in memory. `moved`
+    receives the ids of the records of answers that were divided anew, each with the one that has its place now.
     """
-    waiting: list[tuple[int, int, Entry]] = []  # a heap of places, order and parts
+    waiting: list[tuple[int, int, Sequence[Entry]]] = []  # a heap: a place, the order, what is written there
     followed: dict[str, int] = {}  # entries before which others are at the latest -> the place of the first
+    moved = {} if moved is None else moved
     at = count = 0
 
     def due() -> Iterator[Entry]:
         nonlocal at
         while waiting and waiting[0][0] <= at:
-            yield heapq.heappop(waiting)[2]
+            yield from heapq.heappop(waiting)[2]
             at += 1
 
     for entry in entries:
@@ -184,12 +186,14 @@ def apart(entries: Iterable[Entry], api: str) -> Iterator[Entry]:
             at = max(at, followed.pop(entry.id or "", 0), 0 if parts is None else parts[0]["at"])
         if named is not None and named[0] == entry.id:
             entry = replace(entry, id=named[1])
-        if stated is not None and stated[0] == entry.parent_id:
+        if stated is not None and stated[0] == entry.parent_id and stated[1] not in moved:
             entry = replace(entry, parent_id=stated[1])
         entry = _without(entry, api) if not (stated is parts is named is early is None) else entry
-        placed = [(early[0], entry)] if early is not None else () if parts is None else _parts(entry, parts, api)
-        for place, part in placed:
-            heapq.heappush(waiting, (place, count, part))
+        placed: Iterable[tuple[int, Sequence[Entry]]] = () if early is None else [(early[0], (entry,))]
+        if early is None and parts is not None:
+            placed = _parts(entry, parts, api, moved)
+        for place, lines in placed:
+            heapq.heappush(waiting, (place, count, lines))
             count += 1
         if early is not None and early[1] is not None:
             followed.setdefault(early[1], early[0])
@@ -198,7 +202,8 @@ def apart(entries: Iterable[Entry], api: str) -> Iterator[Entry]:
         if parts is early is None:
             yield entry
             at += 1
-    yield from (part for _, _, part in sorted(waiting, key=itemgetter(0, 1)))
+    for _, _, lines in sorted(waiting, key=itemgetter(0, 1)):
+        yield from lines
 
 
 def _without(entry: Entry, api: str) -> Entry:
@@ -206,15 +211,16 @@ def _without(entry: Entry, api: str) -> Entry:
     return replace(entry, extra={**entry.extra, api: rest})
 
 
-def _parts(entry: Entry, hints: Sequence[Mapping[str, Any]], api: str) -> Iterator[tuple[int, Entry]]:
+def _parts(
+    entry: Entry, hints: Sequence[Mapping[str, Any]], api: str, moved: dict[str, str]
+) -> Iterator[tuple[int, Sequence[Entry]]]:
     """The parts of an answer, each with its place."""
-    message: Any = entry.message
-    blocks = _divided(blocks_of(message.content), hints)
+    blocks = _divided(blocks_of(entry.message.content), hints)
     counts = [1 if isinstance(hint["blocks"], str | dict) else hint["blocks"] or 0 for hint in hints]
-    if blocks is None or sum(counts) != len(blocks):  # it was changed since: the last line has all of it
-        yield hints[-1]["at"], entry
+    if blocks is None or sum(counts) != len(blocks):
+        yield from _divided_anew(entry, hints, api, moved)
         return
-    start, parent = 0, entry.parent_id
+    start = 0
     for hint, size in zip(hints, counts, strict=True):
         content: Any = blocks[start : start + size]
         start += size
@@ -223,15 +229,48 @@ def _parts(entry: Entry, hints: Sequence[Mapping[str, Any]], api: str) -> Iterat
             content = block.text if isinstance(block, TextBlock) else content
         elif hint["blocks"] is None:
             content = None
-        fields = {name: _field(name, value) for name, value in hint.get("fields", {}).items()}
-        part = replace(message, content=content, **fields)
-        if hint is hints[-1]:
-            first = len(hints) == 1
-            yield hint["at"], replace(entry, message=part, parent_id=parent if first else hint.get("parent"))
-        else:
-            extra = {**{owner: kept for owner, kept in entry.extra.items() if owner != api}, api: hint["record"]}
-            above = parent if hint is hints[0] else hint.get("parent")
-            yield hint["at"], Entry(message=part, id=hint.get("id"), parent_id=above, extra=extra)
+        parent = entry.parent_id if hint is hints[0] else hint.get("parent")
+        parent = moved.get(parent, parent) if moved and parent is not None else parent
+        yield hint["at"], (_part(entry, hint, content, parent, api, is_last=hint is hints[-1]),)
+
+
+def _divided_anew(
+    entry: Entry, hints: Sequence[Mapping[str, Any]], api: str, moved: dict[str, str]
+) -> Iterator[tuple[int, Sequence[Entry]]]:
+    """An answer that has more or fewer blocks than its records: a record for each block, the last with the last's id.
+
+    In a tree, what follows may stand between the records: all are in the place of the first, and as no ids are made,
+    the last may have several blocks. In a list nothing does, and what belongs to the last record follows it.
+    """
+    blocks = blocks_of(entry.message.content)
+    ids = [hint["id"] for hint in hints if "id" in hint]
+    others = max(min(len(blocks), len(hints)) if ids else len(blocks), 1) - 1  # records before the last
+    written: dict[int, list[Entry]] = {hint["at"]: [] for hint in hints}
+    above = entry.parent_id
+    for at in range(others):
+        hint = hints[min(at, len(hints) - 2)]
+        line = _part(entry, hint, blocks[at : at + 1], above, api)
+        written[hints[0]["at"] if ids else hint["at"]].append(line)
+        above = line.id or above
+        moved.update({} if line.id is None else {line.id: line.id})
+    last = _part(entry, hints[-1], blocks[others:], above, api, is_last=True)
+    written[hints[0 if ids else -1]["at"]].append(last)
+    if entry.id is not None:
+        moved.update((id, entry.id) for id in ids if id not in moved)
+    yield from written.items()
+
+
+def _part(
+    entry: Entry, hint: Mapping[str, Any], content: Any, parent: str | None, api: str, *, is_last: bool = False
+) -> Entry:
+    """The entry of the record of one part."""
+    fields = {name: _field(name, value) for name, value in hint.get("fields", {}).items()}
+    message: Any = entry.message
+    part = replace(message, content=content, **fields)
+    if is_last:
+        return replace(entry, message=part, parent_id=parent)
+    extra = {**{owner: kept for owner, kept in entry.extra.items() if owner != api}, api: hint["record"]}
+    return Entry(message=part, id=hint.get("id"), parent_id=parent, extra=extra)
 
 
 def _divided(blocks: Sequence[Any], hints: Sequence[Mapping[str, Any]]) -> tuple[Any, ...] | None:

@@ -1,0 +1,148 @@
+"""Answers of several records that have more or fewer blocks than those: they are written anew, all else stays."""
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import interlingua as il
+from dialects.files.samples import outline
+from interlingua.dialects.files import claude_code, codex_exec
+from interlingua.values.losses import Lines, Reporter
+from interlingua.values.messages import Block, TextBlock
+
+Line = dict[str, Any]
+TEXT = TextBlock(text="Walrus")
+
+
+def line(uuid: str, parent: str | None, content: Any, **more: Any) -> Line:
+    inner: Line = {"role": "user", "content": content}
+    if uuid.startswith("a"):
+        inner = {"role": "assistant", "content": [content], "type": "message", "model": "claude-x", "id": "m-1"}
+    kind = inner["role"]
+    return {"uuid": uuid, "parentUuid": parent, "sessionId": "s", "type": kind, "message": inner, **more}
+
+
+def call(id: str) -> Line:
+    return {"type": "tool_use", "id": id, "name": "Bash", "input": {}}
+
+
+def result(id: str) -> list[Line]:
+    return [{"type": "tool_result", "tool_use_id": id, "content": f"of {id}"}]
+
+
+THOUGHT = {"type": "thinking", "thinking": "Count.", "signature": "c2ln"}
+SESSION = [
+    line("u-1", None, "How many?"),
+    line("a-1", "u-1", THOUGHT),
+    line("a-2", "a-1", call("c1")),
+    line("u-2", "a-2", result("c1")),
+    line("a-3", "a-2", call("c2")),
+    line("x-1", "a-2", "Look.", isSidechain=True, agentId="b"),
+    line("u-3", "a-3", result("c2")),
+    line("u-4", "u-3", "Thanks."),
+]
+
+
+def edited(session: il.Conversation, at: int, *content: Block) -> il.Conversation:
+    entry: Any = session.entries[at]
+    entries = [*session.entries]
+    entries[at] = replace(entry, message=replace(entry.message, content=content))
+    return replace(session, entries=tuple(entries))
+
+
+def tree(session: il.Conversation) -> list[Any]:
+    return [(entry.id, entry.parent_id, blocks(entry)) for entry in session.entries]
+
+
+def blocks(entry: il.Entry) -> list[Any]:
+    content: Any = getattr(entry.message, "content", None)
+    return [replace(block, extra={}) for block in content] if isinstance(content, tuple) else [content]
+
+
+@pytest.mark.parametrize("first", [(), (TEXT,), (TEXT, TEXT), (TEXT, TEXT, TEXT)], ids=len)
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_what_follows_an_answer_that_was_divided_anew_stays_attached(first: Any, is_stored: bool) -> None:
+    session = claude_code.decode(Lines(SESSION))
+    answer: Any = session.entries[1].message
+    changed = edited(session, 1, *first, *answer.content[1:])
+    changed = il.load(il.dump(changed)) if is_stored else changed
+    body, losses = claude_code.encode(changed)
+    assert losses == ()
+    back = claude_code.decode(json.loads(json.dumps(body)))
+    assert tree(back) == tree(changed)
+    assert (outline(back), back.head) == (outline(changed), changed.head)
+    assert [one for one in body if one["type"] == "user" and one["uuid"] in ("u-1", "u-3", "u-4")] == [
+        SESSION[0],
+        *SESSION[6:],
+    ]
+    known = {None}
+    for one in body:
+        assert one["parentUuid"] in known
+        known.add(one["uuid"])
+    assert list(claude_code.copy(changed, changed.entries, Reporter()) or ()) == list(body)
+
+
+def test_a_compaction_keeps_an_answer_that_was_divided_anew() -> None:
+    kept = {"anchorUuid": "s-1", "uuids": ["a-1", "a-2", "u-2"]}
+    lines = [
+        *SESSION[:4],
+        {
+            "uuid": "b-1",
+            "parentUuid": None,
+            "type": "system",
+            "subtype": "compact_boundary",
+            "compactMetadata": {"preservedMessages": kept},
+        },
+        line("s-1", "b-1", "A summary", isCompactSummary=True),
+        line("u-4", "u-2", "Thanks."),
+    ]
+    session = claude_code.decode(Lines(lines))
+    (at,) = (at for at, entry in enumerate(session.entries) if entry.id == "a-2")
+    answer: Any = session.entries[at].message
+    changed = edited(session, at, *answer.content[1:])
+    back = claude_code.decode(claude_code.encode(changed).body)
+    assert tree(back)[1:] != tree(session)[1:]
+    assert [entry[:2] for entry in tree(back)] == [entry[:2] for entry in tree(session)]
+    assert outline(back) == outline(changed)
+
+
+def test_parts_of_another_answer_keep_their_places() -> None:
+    """Two sub-agents at work at the same time; the first answer has a line less, the other's lines stay in order."""
+    lines = [
+        line("a-1", None, THOUGHT, isSidechain=True, agentId="p"),
+        line("a-2", "a-1", call("c1"), isSidechain=True, agentId="p"),
+        line("a-3", None, call("c2"), isSidechain=True, agentId="q"),
+        line("u-1", "a-2", result("c1"), isSidechain=True, agentId="p"),
+        line("u-2", "a-3", result("c2"), isSidechain=True, agentId="q"),
+        line("a-4", "a-3", call("c3"), isSidechain=True, agentId="q"),
+        line("u-3", "a-4", result("c3"), isSidechain=True, agentId="q"),
+    ]
+    session = claude_code.decode(Lines(lines))
+    answer: Any = session.entries[0].message
+    changed = edited(session, 0, *answer.content[1:])
+    body = claude_code.encode(changed).body
+    assert [one["uuid"] for one in body] == ["a-2", "a-3", "u-1", "u-2", "a-4", "u-3"]
+    assert body[1:] == lines[2:]
+
+
+def printed(id: str, **fields: Any) -> Line:
+    return {"type": "item.completed", "item": {"id": id, **fields}}
+
+
+def test_a_result_that_shares_its_line_with_a_call_stays_behind_it() -> None:
+    started = {"type": "item.started", "item": {"id": "i-2", "type": "command_execution", "command": "wc"}}
+    lines = [
+        printed("i-1", type="reasoning", text="Count."),
+        started,
+        printed("i-2", type="command_execution", command="wc", aggregated_output="12"),
+        printed("i-3", type="agent_message", text="Twelve."),
+    ]
+    session = codex_exec.decode(Lines(lines))
+    answer: Any = session.entries[0].message
+    assert codex_exec.encode(edited(session, 0, *answer.content[1:])).body == lines[1:]
+
+
+def test_a_session_that_nobody_edited_comes_back() -> None:
+    assert claude_code.encode(claude_code.decode(Lines(SESSION))).body == SESSION
