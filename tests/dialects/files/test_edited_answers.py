@@ -8,9 +8,11 @@ from msgspec.structs import replace
 
 import interlingua as il
 from dialects.files.samples import outline
-from interlingua.dialects.files import claude_code, codex_exec
+from interlingua.dialects import FORMATS
+from interlingua.dialects.files import claude_code, codex_cli, codex_exec
+from interlingua.values.errors import Unsupported
 from interlingua.values.losses import Lines, Reporter
-from interlingua.values.messages import Block, TextBlock
+from interlingua.values.messages import Block, TextBlock, ThinkingBlock, ToolCall, text_of
 
 Line = dict[str, Any]
 TEXT = TextBlock(text="Walrus")
@@ -127,6 +129,82 @@ def test_parts_of_another_answer_keep_their_places() -> None:
     assert body[1:] == lines[2:]
 
 
+def item(at: int, **payload: Any) -> Line:
+    return {"timestamp": f"2026-01-01T10:00:{at:02}.000Z", "type": "response_item", "payload": payload}
+
+
+ROLLOUT = [
+    item(1, type="message", role="user", content=[{"type": "input_text", "text": "How many?"}]),
+    item(2, type="reasoning", summary=[{"type": "summary_text", "text": "Count."}], encrypted_content="c2ln"),
+    item(3, type="function_call", name="shell", arguments="{}", call_id="c1"),
+    item(4, type="function_call_output", call_id="c1", output="12"),
+    item(5, type="function_call", name="shell", arguments="{}", call_id="c2"),
+    item(6, type="function_call_output", call_id="c2", output="13"),
+]
+
+
+@pytest.mark.parametrize(
+    ("at", "change"),
+    {
+        "without the thought": (1, lambda content: content[1:]),
+        "with a text before": (1, lambda content: (TEXT, *content)),
+        "with a text behind": (1, lambda content: (*content, TEXT)),
+        "one line with a text": (3, lambda content: (TEXT, *content)),
+        "one line with a text behind": (3, lambda content: (*content, TEXT)),
+    }.values(),
+)
+def test_each_block_of_an_answer_is_an_item_of_codex(at: int, change: Any) -> None:
+    session = codex_cli.decode(Lines(ROLLOUT))
+    changed = edited(session, at, *change(session.entries[at].message.content))
+    body, losses = codex_cli.encode(il.load(il.dump(changed)))
+    assert losses == ()
+    assert [blocks(entry) for entry in codex_cli.decode(body).entries] == [blocks(entry) for entry in changed.entries]
+    others = [one for one in ROLLOUT if one["payload"].get("call_id") == ("c2" if at == 1 else "c1")]
+    assert [one for one in body if one in others] == others
+    for one in body:  # as the program reads it
+        assert one["payload"]["type"] != "message" or isinstance(one["payload"]["content"], list)
+
+
+def test_events_of_codex_are_those_of_their_blocks() -> None:
+    told = {"agent_reasoning": ("text", "Count."), "agent_message": ("message", "Twelve.")}
+    lines = [
+        {"timestamp": "2026-01-01T10:00:00.000Z", "type": "event_msg", "payload": {"type": kind, key: text}}
+        for kind, (key, text) in {"user_message": ("message", "How many?"), **told}.items()
+    ]
+    session = codex_cli.decode(Lines(lines))
+    thought, text = ThinkingBlock(thinking="Why?"), TextBlock(text="Thirteen.")
+    changed = edited(session, 1, text, thought)
+    assert [blocks(entry) for entry in codex_cli.decode(codex_cli.encode(changed).body).entries[1:]] == [
+        [text, thought]
+    ]
+    with pytest.raises(Unsupported):
+        codex_cli.encode(edited(session, 1, text, ToolCall(id="c", name="shell", arguments={})))
+
+
+def test_items_of_their_own_are_left_where_they_cannot_hold_a_change() -> None:
+    tools = [{"type": "function", "name": "wc"}]
+    lines = [
+        item(1, type="local_shell_call", call_id="c1", status="completed", action={"command": ["ls"]}),
+        item(2, type="function_call_output", call_id="c1", output="12"),
+        item(3, type="tool_search_call", call_id="c2", execution="client", arguments={"query": "count"}),
+        item(4, type="tool_search_output", call_id="c2", execution="client", tools=tools),
+        item(5, type="agent_message", content=[{"type": "input_text", "text": "Done."}], author="b"),
+    ]
+    session = codex_cli.decode(Lines(lines))
+    calls = [entry.message.content[0] for entry in session.entries if isinstance(entry.message, il.AssistantMessage)]
+    for at, call in zip((0, 2), calls, strict=True):
+        changed = edited(session, at, replace(call, name="walrus"))
+        (found,) = codex_cli.decode(codex_cli.encode(changed).body).entries[at].message.tool_calls
+        assert (found.name, found.arguments) == ("walrus", call.arguments)
+    found = session.entries[3]
+    body = codex_cli.encode(edited(session, 3, TEXT)).body
+    assert text_of(codex_cli.decode(body).entries[3].message.content) == TEXT.text
+    failed = replace(session, entries=(replace(found, message=replace(found.message, is_error=True)),))
+    assert [loss.what for loss in codex_cli.encode(failed).losses] == ["is_error"]
+    with pytest.raises(Unsupported):
+        codex_cli.encode(edited(session, 4, il.ImageBlock(data="aGk=", mime_type="image/png")))
+
+
 def printed(id: str, **fields: Any) -> Line:
     return {"type": "item.completed", "item": {"id": id, **fields}}
 
@@ -144,5 +222,8 @@ def test_a_result_that_shares_its_line_with_a_call_stays_behind_it() -> None:
     assert codex_exec.encode(edited(session, 0, *answer.content[1:])).body == lines[1:]
 
 
-def test_a_session_that_nobody_edited_comes_back() -> None:
-    assert claude_code.encode(claude_code.decode(Lines(SESSION))).body == SESSION
+@pytest.mark.parametrize("name", ["claude-code", "codex-cli"])
+def test_files_that_nobody_edited_come_back(name: str) -> None:
+    lines = {"claude-code": SESSION, "codex-cli": ROLLOUT}[name]
+    codec: Any = FORMATS[name].codec
+    assert codec.encode(codec.decode(Lines(lines))).body == lines

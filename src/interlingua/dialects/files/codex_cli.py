@@ -10,6 +10,7 @@ its `items`.
 """
 
 import bisect
+import contextlib
 import functools
 import itertools
 import re
@@ -21,11 +22,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values import jsontext
-from ...values.errors import BadWire, InterlinguaError
+from ...values.errors import BadWire, FormatError, InterlinguaError
 from ...values.folding import parse_arguments
 from ...values.losses import Encoded, Lines, Reporter, SupportTable
 from ...values.messages import (
     AssistantMessage,
+    Block,
     CustomMessage,
     Message,
     OpaqueBlock,
@@ -41,7 +43,7 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
-from ..residual import count, fields_of, optional, put_back, reading, residual, whole
+from ..residual import JOINED, count, fields_of, optional, put_back, reading, residual, residual_of, whole
 from ..wire import FileFormat, ListedSession, Relations, SessionStream
 from . import new_sessions
 from . import records as _records
@@ -49,6 +51,7 @@ from .joining import apart, joined
 from .line_readers import LineReader
 from .records import (
     FILE,
+    RECORD,
     UNPLACED,
     Records,
     Shapes,
@@ -90,6 +93,8 @@ ITEMS = (
 
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
+_SHELL, _SEARCH = "local_shell", "tool_search"  # the tools whose calls have items of their own
+
 
 def _decode_shell(item: dict[str, Any], when: int | None) -> AssistantMessage:
     """A call of the shell that runs here (codex-rs protocol, `LocalShellCall`): its output names it like any other.
@@ -97,7 +102,7 @@ def _decode_shell(item: dict[str, Any], when: int | None) -> AssistantMessage:
     Those from the chat completions wire have only an `id`.
     """
     id = optional(item.get("call_id")) or optional(item.get("id")) or ""
-    block = ToolCall(id=id, name="local_shell", arguments=item["action"])
+    block = ToolCall(id=id, name=_SHELL, arguments=item["action"])
     rest = residual(item, _encode_shell(block))
     return AssistantMessage(content=(replace(block, extra={API: {SHELL: rest}}),), timestamp=when)
 
@@ -108,7 +113,7 @@ def _encode_shell(call: ToolCall) -> dict[str, Any]:
 
 def _decode_search(item: dict[str, Any], when: int | None) -> AssistantMessage:
     """A search for tools that runs here (`ToolSearchCall` with `execution` client), as a call like any other."""
-    block = ToolCall(id=item["call_id"], name="tool_search", arguments=item["arguments"])
+    block = ToolCall(id=item["call_id"], name=_SEARCH, arguments=item["arguments"])
     rest = residual(item, _encode_search(block))
     return AssistantMessage(content=(replace(block, extra={API: {SEARCH: rest}}),), timestamp=when)
 
@@ -141,9 +146,15 @@ def _decode_sent(item: dict[str, Any], when: int | None) -> UserMessage:
     return replace(message, extra={API: {SENT: residual(item, _encode_sent(message))}})
 
 
+def _text(block: Block) -> str:
+    if not isinstance(block, TextBlock):
+        raise TypeError("another agent sends texts")
+    return block.text
+
+
 def _encode_sent(message: UserMessage) -> dict[str, Any]:
     parts = [
-        block.value if isinstance(block, OpaqueBlock) else {"type": "input_text", "text": text_of((block,))}
+        block.value if isinstance(block, OpaqueBlock) else {"type": "input_text", "text": _text(block)}
         for block in blocks_of(message.content)
     ]
     return {"type": "agent_message", "content": parts}
@@ -176,6 +187,10 @@ def _decode_item(item: dict[str, Any], when: int | None) -> list[Any]:
     return [with_time(replace(result, extra=extra), when)]
 
 
+def _is_text(message: Message) -> bool:
+    return all(isinstance(block, TextBlock) for block in blocks_of(message.content))
+
+
 def _wrapper(result: ToolResultMessage) -> dict[str, Any]:
     return {"content": text_of(result.content), "success": not result.is_error}
 
@@ -183,20 +198,23 @@ def _wrapper(result: ToolResultMessage) -> dict[str, Any]:
 def _encode_item(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     (message,) = messages
     block = next(iter(blocks_of(message.content)), None)
-    if isinstance(block, ToolCall) and SHELL in block.extra.get(API, {}):
+    if isinstance(block, ToolCall) and SHELL in block.extra.get(API, {}) and block.name == _SHELL:
         return put_back(_encode_shell(block), block.extra[API][SHELL])
-    if isinstance(block, ToolCall) and SEARCH in block.extra.get(API, {}):
+    if isinstance(block, ToolCall) and SEARCH in block.extra.get(API, {}) and block.name == _SEARCH:
         return put_back(_encode_search(block), block.extra[API][SEARCH])
     own = message.extra.get(API, {})
-    if isinstance(message, ToolResultMessage) and SEARCH in own:
-        return put_back(_encode_found(message), own[SEARCH])
+    if isinstance(message, ToolResultMessage) and SEARCH in own and not message.is_error:
+        with contextlib.suppress(FormatError):  # it is no JSON any more
+            return put_back(_encode_found(message), own[SEARCH])
     if isinstance(message, UserMessage) and SENT in own:
         return put_back(_encode_sent(message), own[SENT])
     extra_fields = message.extra.get(API, {}).get(OUTPUT)
-    wrapped = isinstance(message, ToolResultMessage) and extra_fields is not None
+    wrapped = isinstance(message, ToolResultMessage) and extra_fields is not None and _is_text(message)
     plain = replace(message, is_error=False) if wrapped else message  # the wrapper states it
     items: list[dict[str, Any]] = dialect(WIRE).encode_messages((plain,), report)  # type: ignore[attr-defined]
     (item,) = items
+    if "type" not in item:
+        item = new_sessions.codex_item(item)
     return {**item, "output": put_back(_wrapper(message), extra_fields)} if wrapped else item  # type: ignore[arg-type]
 
 
@@ -255,15 +273,25 @@ def _decode_event(payload: dict[str, Any], when: int | None) -> list[Any]:
     return [AssistantMessage(content=(block,), timestamp=when, extra={API: {EVENT: kind}})]
 
 
+def _encode_event(message: Message) -> dict[str, Any]:
+    match blocks_of(message.content):
+        case (ThinkingBlock(thinking=text),):
+            kind = "agent_reasoning"
+        case (TextBlock(text=text),):
+            kind = "agent_message" if isinstance(message, AssistantMessage) else "user_message"
+        case _:
+            raise ValueError("an event has one text")
+    return {"type": kind, _EVENTS[kind]: text}
+
+
 def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     kind = messages[0].extra.get(API, {}).get(EVENT)
     if kind is not None:
-        message: Any = messages[0]
-        text = message.thinking if kind == "agent_reasoning" else message.text
-        return {**time_in(messages), "type": "event_msg", "payload": {"type": kind, _EVENTS[kind]: text}}
+        return {**time_in(messages), "type": "event_msg", "payload": _encode_event(messages[0])}
     own = messages[0].extra.get(API, {})
     if COMMUNICATION in own and isinstance(messages[0], UserMessage):
-        payload = put_back({"content": messages[0].text}, own[COMMUNICATION])
+        text = "".join(map(_text, blocks_of(messages[0].content)))
+        payload = put_back({"content": text}, own[COMMUNICATION])
         return {**time_in(messages), "type": _COMMUNICATION, "payload": payload}
     return {**time_in(messages), "type": "response_item", "payload": _encode_item(messages, report)}
 
@@ -679,7 +707,7 @@ def _encode_header(system: str | None, old: bool) -> dict[str, Any]:
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a rollout file that was read."""
     extra_fields = conversation.extra.get(API, {})
-    parts = replace(conversation, entries=tuple(apart(conversation.entries, API)))
+    parts = replace(conversation, entries=tuple(_divided(apart(conversation.entries, API))))
     lines, losses = _records_of(bool(extra_fields.get(OLD)), _EVENTS).write(parts, system=True)
     lines = [*_header(conversation), *lines]
     if DOCUMENT in extra_fields:
@@ -695,8 +723,26 @@ def copy(about: Conversation, entries: Iterable[Entry], report: Reporter) -> Ite
         return None
     report.add(unreported(about, system=True))
     records = _records_of(bool(extra_fields.get(OLD)), _EVENTS)
-    lines = records.lines(((entry, UNPLACED) for entry in apart(entries, API)), report)
+    lines = records.lines(((entry, UNPLACED) for entry in _divided(apart(entries, API))), report)
     return itertools.chain(_header(about), lines)
+
+
+def _divided(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries with one item each: an answer of one line may have received further blocks since it was read."""
+    for entry in entries:
+        message: Any = entry.message
+        if type(message) is not AssistantMessage or type(message.content) is not tuple or len(message.content) < 2:
+            yield entry
+            continue
+        items: list[list[Block]] = []
+        for block in message.content:
+            if items and type(block) is type(items[-1][-1]) is TextBlock and JOINED in residual_of(block.extra, WIRE):
+                items[-1].append(block)
+            else:
+                items.append([block])
+        first, *others = (replace(message, content=tuple(blocks)) for blocks in items)
+        yield replace(entry, message=first)
+        yield from (Entry(message=other, extra={API: {RECORD: True}}) for other in others)
 
 
 def _header(about: Conversation) -> Iterator[dict[str, Any]]:

@@ -261,7 +261,7 @@ class CodexWriter:
     def message(self, at: int, message: Message, report: Reporter) -> Iterator[dict[str, Any]]:
         when = iso(self._session.moment(message))
         for item in self._wire.encode_messages((message,), report):  # type: ignore[attr-defined]
-            yield {"timestamp": when, "type": "response_item", "payload": _codex_item(item)}
+            yield {"timestamp": when, "type": "response_item", "payload": codex_item(item)}
         shown = _codex_event(message)
         if shown is not None:
             yield {"timestamp": when, "type": "event_msg", "payload": shown}
@@ -275,7 +275,7 @@ class CodexWriter:
         yield from ()
 
 
-def _codex_item(item: dict[str, Any]) -> dict[str, Any]:
+def codex_item(item: dict[str, Any]) -> dict[str, Any]:
     """An item as the program writes it: the content of a message is always a list."""
     if "role" not in item:
         return item
