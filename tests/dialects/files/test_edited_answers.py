@@ -129,6 +129,25 @@ def test_parts_of_another_answer_keep_their_places() -> None:
     assert body[1:] == lines[2:]
 
 
+@pytest.mark.parametrize(
+    ("attached", "content"),
+    {
+        "a text added": ({"type": "skill_listing", "content": "Skills."}, (TextBlock(text="Skills."), TEXT)),
+        "a text changed": ({"type": "opened_file_in_ide", "filename": "todo.md"}, (TextBlock(text="Closed: todo.md"),)),
+        "an image added": ({"type": "date", "date": "May 1"}, (il.ImageBlock(data="aGk=", mime_type="image/png"),)),
+        "a value changed": ({"type": "date", "date": "May 1"}, (TextBlock(text="date: May 2"),)),
+    }.values(),
+)
+def test_an_attachment_that_was_edited_is_what_was_sent(attached: Line, content: Any) -> None:
+    """The line states it where the values of its kind cannot."""
+    place = {"uuid": "u-2", "parentUuid": "u-1", "sessionId": "s", "type": "attachment"}
+    session = claude_code.decode(Lines([SESSION[0], {**place, "attachment": attached, "isSidechain": False}]))
+    body, losses = claude_code.encode(edited(session, 1, *content))
+    (_, back) = claude_code.decode(json.loads(json.dumps(body))).entries
+    assert (blocks(back), losses) == ([replace(block, extra={}) for block in content], ())
+    assert body[1]["attachment"]["type"] == attached["type"]
+
+
 def item(at: int, **payload: Any) -> Line:
     return {"timestamp": f"2026-01-01T10:00:{at:02}.000Z", "type": "response_item", "payload": payload}
 

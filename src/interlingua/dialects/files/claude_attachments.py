@@ -95,7 +95,7 @@ def decode(attached: Any) -> tuple[Block, ...]:
                 if text.of:
                     return ()  # a list that is not as it should be
                 continue
-            kept = residual(item, _values(text.template, rendered)) if text.of and isinstance(item, dict) else {}
+            kept = residual(item, _values(text.template, rendered) or {}) if text.of and isinstance(item, dict) else {}
             if number != _place(len(blocks), texts):
                 kept[_TEXT] = number
             block = TextBlock(text=rendered)
@@ -103,24 +103,29 @@ def decode(attached: Any) -> tuple[Block, ...]:
     return (*blocks, *_pictures(attached)) if kind == "file" else tuple(blocks)
 
 
-def encode(kind: str, blocks: Iterable[Block]) -> dict[str, Any]:
-    """The attachment of that kind with these blocks."""
+def encode(kind: str, blocks: Iterable[Block]) -> dict[str, Any] | None:
+    """The attachment of that kind with these blocks; None if it has no values that give them."""
     texts = SENT[kind]
     attached: dict[str, Any] = {"type": kind}
+    used = set()
     for at, block in enumerate(blocks):
-        if isinstance(block, ImageBlock | DocumentBlock):
+        if isinstance(block, ImageBlock | DocumentBlock) and kind == "file" and _PICTURE not in used:
             _put(attached, _PICTURE, block.data)
+            used.add(_PICTURE)
             continue
         if not isinstance(block, TextBlock):
-            continue  # no attachment has another kind of block
+            return None
         kept = dict(block.extra.get(API, {}))
         text = texts[kept.pop(_TEXT, _place(at, texts))]
         values = _values(text.template, block.text)
+        if values is None or text in used:
+            return None
         if text.of:
             item = values[""] if "" in values else put_back(values, kept)
             *path, last = text.of.split(".")
             _put(attached, (*path, last), [*_at(attached, text.of, []), item])
         else:
+            used.add(text)
             for path, value in values.items():
                 _put(attached, path.split("."), value)
     return attached
@@ -163,11 +168,10 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else jsontext.compact(value)
 
 
-def _values(template: str, text: str) -> dict[str, Any]:
-    """The values by path, of a text that the template gave; of any other text, it is the last of them."""
-    paths = _FIELD.findall(template)
+def _values(template: str, text: str) -> dict[str, Any] | None:
+    """The values by path, of a text that the template gave; None of any other text."""
     found = _pattern(template).fullmatch(text)
-    return dict(zip(paths, found.groups(), strict=True)) if found else {paths[-1]: text}
+    return dict(zip(_FIELD.findall(template), found.groups(), strict=True)) if found else None
 
 
 @functools.cache

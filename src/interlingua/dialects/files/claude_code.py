@@ -213,7 +213,10 @@ def _encode_attached(kind: str, messages: tuple[Message, ...], report: Reporter)
     if kind == QUEUED:
         (inner,) = _wire().encode_messages(messages, report)
         return {"attachment": {"type": QUEUED, "prompt": inner["content"]}, **time_in(messages)}
-    return {"attachment": claude_attachments.encode(kind, blocks_of(messages[0].content))}
+    attached = claude_attachments.encode(kind, blocks_of(messages[0].content))
+    if attached is None:  # the line states what was sent
+        return {"attachment": {"type": kind}, **_encode_attached(RENDERED, messages, report)}
+    return {"attachment": attached}
 
 
 def _attributed(message: Any, line: dict[str, Any]) -> Any:
