@@ -224,6 +224,19 @@ def test_items_of_their_own_are_left_where_they_cannot_hold_a_change() -> None:
         codex_cli.encode(edited(session, 4, il.ImageBlock(data="aGk=", mime_type="image/png")))
 
 
+def test_losses_are_in_the_message_whose_parts_the_lines_are() -> None:
+    session = codex_cli.decode(Lines(ROLLOUT))
+    last: Any = session.entries[4]
+    failed = replace(last, message=replace(last.message, is_error=True))
+    assert [
+        loss.path for loss in codex_cli.encode(replace(session, entries=(*session.entries[:4], failed))).losses
+    ] == ["$.messages[4].isError"]
+    claude = claude_code.decode(Lines(SESSION))
+    sealed = ThinkingBlock(thinking="Count.", thinking_signature="c2ln", redacted=True)
+    changed = edited(claude, 1, TEXT, sealed, *claude.entries[1].message.content[1:])
+    assert [loss.path for loss in claude_code.encode(changed).losses] == ["$.messages[1].content[1].thinking"]
+
+
 def printed(id: str, **fields: Any) -> Line:
     return {"type": "item.completed", "item": {"id": id, **fields}}
 

@@ -49,7 +49,7 @@ from ..wire import FileFormat, Relations, SessionStream
 from . import claude_attachments, new_sessions
 from . import records as _records
 from .claude_compactions import Compactions, Kept, renamed
-from .joining import NAMED, apart, join, joined, place, unlike
+from .joining import NAMED, apart, join, joined, located, place, unlike
 from .line_readers import LineReader
 from .records import (
     FILE,
@@ -823,9 +823,10 @@ def encode(conversation: Conversation) -> Encoded:
     stated = any(_states(entry, conversation.system) for entry in conversation.entries)
     parts = replace(conversation, entries=tuple(_lines_of(conversation.entries)))
     lines, losses = _records_of().write(parts, system=stated)
+    reported = located(losses, conversation, parts)
     if WEB in envelope:
-        return Encoded({**envelope[WEB], "loglines": lines}, tuple(losses))
-    return Encoded(lines if ARRAY in envelope else Lines(lines), tuple(losses))
+        return Encoded({**envelope[WEB], "loglines": lines}, reported)
+    return Encoded(lines if ARRAY in envelope else Lines(lines), reported)
 
 
 def copy(about: Conversation, entries: Iterable[Entry], report: Reporter) -> Iterator[dict[str, Any]] | None:

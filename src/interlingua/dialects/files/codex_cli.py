@@ -47,7 +47,7 @@ from ..residual import JOINED, count, fields_of, optional, put_back, reading, re
 from ..wire import FileFormat, ListedSession, Relations, SessionStream
 from . import new_sessions
 from . import records as _records
-from .joining import apart, joined
+from .joining import apart, joined, located
 from .line_readers import LineReader
 from .records import (
     FILE,
@@ -709,11 +709,12 @@ def encode(conversation: Conversation) -> Encoded:
     extra_fields = conversation.extra.get(API, {})
     parts = replace(conversation, entries=tuple(_divided(apart(conversation.entries, API))))
     lines, losses = _records_of(bool(extra_fields.get(OLD)), _EVENTS).write(parts, system=True)
+    reported = located(losses, conversation, parts)
     lines = [*_header(conversation), *lines]
     if DOCUMENT in extra_fields:
         body = put_back({"session": lines[0], "items": lines[1:]}, extra_fields[DOCUMENT])
-        return Encoded(body, tuple(losses))
-    return Encoded(Lines(lines), tuple(losses))
+        return Encoded(body, reported)
+    return Encoded(Lines(lines), reported)
 
 
 def copy(about: Conversation, entries: Iterable[Entry], report: Reporter) -> Iterator[dict[str, Any]] | None:

@@ -7,6 +7,7 @@ entries of the records, in their order.
 """
 
 import heapq
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter, itemgetter
@@ -15,8 +16,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.canonical import build, plain
+from ...values.losses import Loss, places
 from ...values.messages import AssistantMessage, TextBlock, Usage, blocks_of
-from ...values.request import Entry
+from ...values.request import Conversation, Entry
 from ..residual import with_residual
 
 PARTS = "~parts"  # of an entry: the records of which it is made, in order
@@ -204,6 +206,34 @@ def apart(entries: Iterable[Entry], api: str, moved: dict[str, str] | None = Non
             at += 1
     for _, _, lines in sorted(waiting, key=itemgetter(0, 1)):
         yield from lines
+
+
+def located(losses: Sequence[Loss], whole: Conversation, parts: Conversation) -> tuple[Loss, ...]:
+    """The losses of the entries of records, with the paths of the messages that these are parts of."""
+    if not losses:
+        return ()
+    found: dict[int, tuple[str, int]] = {}  # messages and blocks, which parts share -> the message, the block
+    for entry, where in zip(whole.entries, places(whole), strict=True):
+        found[id(entry.message)] = (where, 0)
+        for at, block in enumerate(blocks_of(getattr(entry.message, "content", None))):
+            found.setdefault(id(block), (where, at))
+    moved: dict[str, tuple[str, int]] = {}
+    for part, where in zip(parts.entries, places(parts), strict=True):
+        shared = (part.message, *blocks_of(getattr(part.message, "content", None))[:1])
+        moved[where] = next((found[id(value)] for value in shared if id(value) in found), (where, 0))
+    return tuple(_located(loss, moved) for loss in losses)
+
+
+_PLACE = re.compile(r"(\$\.(?:messages\[\d+\]|entries\[\d+\]\.message))(?:(\.content\[)(\d+))?")
+
+
+def _located(loss: Loss, moved: Mapping[str, tuple[str, int]]) -> Loss:
+    named = _PLACE.match(loss.path)
+    if named is None or named[1] not in moved:
+        return loss
+    where, first = moved[named[1]]
+    block = "" if named[2] is None else f"{named[2]}{int(named[3]) + first}"
+    return replace(loss, path=f"{where}{block}{loss.path[named.end() :]}")
 
 
 def _without(entry: Entry, api: str) -> Entry:
