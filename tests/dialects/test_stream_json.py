@@ -2,6 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.dialects.files import codex_exec, gemini_stream
@@ -54,3 +57,55 @@ def test_a_text_that_was_changed_is_written_as_it_is_now() -> None:
     entries[at] = il.Entry(message=longer, extra=entries[at].extra)
     changed = il.Conversation(entries=tuple(entries), extra=session.extra)
     assert "Twelve lines." in json.dumps(list(gemini_stream.encode(changed).body))
+
+
+def edited(session: il.Conversation, at: int, **fields: Any) -> il.Conversation:
+    """The session with these fields of a message changed."""
+    message: Any = replace(session.entries[at].message, **fields)  # type: ignore[type-var]
+    entries = [*session.entries]
+    entries[at] = replace(entries[at], message=message)
+    return replace(session, entries=tuple(entries))
+
+
+def changed_lines(before: bytes, session: il.Conversation, name: str) -> tuple[list[Any], list[Any]]:
+    """The lines that are not in the file any more, and the new ones; all others are in their order."""
+    old, encoded = lines(before), il.encode(session, name, adapt=False)
+    assert not encoded.losses
+    new = [*encoded.body]
+    assert [line for line in old if line in new] == [line for line in new if line in old]
+    return [line for line in old if line not in new], [line for line in new if line not in old]
+
+
+def test_an_edited_answer_of_gemini_has_its_texts_and_calls() -> None:
+    """Each block has the lines that it was read from; what was removed has none, what was added one of its own."""
+    (session,) = il.read(GEMINI)
+    first, second, third = session.entries[2].message.content  # type: ignore[union-attr]
+    longer = edited(session, 2, content=(il.TextBlock(text="I will count all."), second, third))
+    assert [line["content"] for line in changed_lines(GEMINI, longer, "gemini-stream")[1]] == ["count all."]
+    shorter = edited(session, 2, content=(il.TextBlock(text="I"), second, third))
+    assert [line["content"] for line in changed_lines(GEMINI, shorter, "gemini-stream")[1]] == ["I", ""]
+    silent = edited(session, 2, content=(second, third))
+    gone, new = changed_lines(GEMINI, silent, "gemini-stream")
+    assert ([line["content"] for line in gone], new) == (["I will ", "count."], [])
+    talking = edited(session, 2, content=(first, second, third, il.TextBlock(text="Wait.")))
+    gone, new = changed_lines(GEMINI, il.load(il.dump(talking)), "gemini-stream")
+    assert (gone, [line["content"] for line in new]) == ([], ["Wait."])
+    again = il.decode(il.encode(talking, "gemini-stream").bytes())
+    assert again.messages[2].content == talking.messages[2].content  # type: ignore[union-attr]
+    spoken = edited(session, 2, content="Never mind.")
+    assert [line["content"] for line in changed_lines(GEMINI, spoken, "gemini-stream")[1]] == ["Never m", "ind."]
+
+
+def test_a_result_of_gemini_may_be_emptied() -> None:
+    """The message of its error is not its text again."""
+    (session,) = il.read(GEMINI)
+    (new,) = changed_lines(GEMINI, edited(session, 4, content=""), "gemini-stream")[1]
+    assert (new["output"], new["error"]["message"]) == ("", "no such file")
+
+
+def test_what_gemini_has_no_line_for_is_reported_where_it_is() -> None:
+    (session,) = il.read(GEMINI)
+    thought = il.ThinkingBlock(thinking="Hm.")
+    message: Any = session.entries[5].message
+    losses = il.encode(edited(session, 5, content=(*message.content, thought)), "gemini-stream", adapt=False).losses
+    assert [(loss.path, loss.what) for loss in losses] == [("$.messages[5].content", "ThinkingBlock")]

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, Lines, Reporter, SupportTable
+from ...values.losses import Encoded, Reporter, SupportTable
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -27,7 +27,7 @@ from ..codec import ANSWER, RESULT, USER
 from ..residual import count, fields_of, optional, reading, string
 from ..wire import FileFormat, SessionStream
 from . import records as _records
-from .joining import apart, join_runs
+from .joining import join_runs
 from .line_sessions import EntryStream, ReadAgain, Reader, Record, read, read_lines
 from .records import (
     FILE,
@@ -40,6 +40,7 @@ from .records import (
     unreported,
     usual_milliseconds,
 )
+from .single_blocks import records_of, report_other, write
 
 API = "gemini-stream"
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
@@ -110,7 +111,7 @@ class _Lines:
             message = self._answer(ToolCall(id=id, name=name, arguments=arguments), when)
         else:
             id, output, status = line["tool_id"], line["output"], line["status"]
-            if not (type(id) is type(output) is str and output and status in ("success", "error")):
+            if not (type(id) is type(output) is str and status in ("success", "error")):
                 return None
             failed = status == "error"
             message = replace(RESULT, extra={}, tool_call_id=id, content=output, is_error=failed, timestamp=when)
@@ -130,14 +131,16 @@ def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, A
     encoded = time_in(messages)
     match message:
         case ToolResultMessage():
-            given = {"output": text_of(message.content)} if text_of(message.content) else {}
+            report_other(message.content, report)
             status = "error" if message.is_error else "success"
-            return {"type": "tool_result", **encoded, "tool_id": message.tool_call_id, "status": status, **given}
+            given = {"tool_id": message.tool_call_id, "status": status, "output": text_of(message.content)}
+            return {"type": "tool_result", **encoded, **given}
         case AssistantMessage() if message.tool_calls:
             call = message.tool_calls[0]
             about = {"tool_name": call.name, "tool_id": call.id, "parameters": call.arguments}
             return {"type": "tool_use", **encoded, **about}
         case _:
+            report_other(message.content, report)
             role = "assistant" if isinstance(message, AssistantMessage) else "user"
             return {"type": "message", **encoded, "role": role, "content": text_of(message.content)}
 
@@ -193,13 +196,12 @@ def _total(given: dict[str, Any]) -> Usage | None:
 def copy(about: Conversation, entries: Iterable[Entry], report: Reporter) -> Iterator[dict[str, Any]]:
     """The lines that were read, given the entries one at a time."""
     report.add(unreported(about, system=False))
-    return _records_of(_Lines()).lines(((entry, UNPLACED) for entry in apart(entries, API)), report)
+    return _records_of(_Lines()).lines(((entry, UNPLACED) for entry in records_of(entries, API)), report)
 
 
 def encode(conversation: Conversation) -> Encoded:
     """The lines that were read."""
-    lines, losses = _records_of(_Lines()).write(replace(conversation, entries=tuple(apart(conversation.entries, API))))
-    return Encoded(Lines(lines), tuple(losses))
+    return write(conversation, _records_of(_Lines()), API)
 
 
 def detect(value: Any) -> str | None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ...values.canonical import build, plain
 from ...values.losses import Loss, places
-from ...values.messages import AssistantMessage, TextBlock, Usage, blocks_of
+from ...values.messages import AssistantMessage, Block, TextBlock, ToolCall, Usage, blocks_of
 from ...values.request import Conversation, Entry
 from ..residual import with_residual
 
@@ -42,7 +42,10 @@ def join(entries: Sequence[Entry], groups: Iterable[Sequence[int]], api: str, *,
 
 
 def join_runs(entries: Iterable[tuple[Entry, bool]], api: str, *, pieces: bool = False) -> Iterator[Entry]:
-    """Joins answers in a row, as `join` does; each entry, if it is no answer, is given with whether it ends the run."""
+    """Joins answers in a row, as `join` does; each entry, if it is no answer, is given with whether it ends the run.
+
+    Each answer in a row holds one block. `single_blocks.records_of` gives back their entries.
+    """
     waiting: list[Entry] = []  # from the first answer of the run on
     run: list[int] = []  # the places of its answers
     for at, (entry, ends) in enumerate(entries):
@@ -64,12 +67,17 @@ def _joined_run(entries: list[Entry], run: list[int], api: str, pieces: bool) ->
     if len(run) < 2:
         return entries
     first, others = run[0], set(run[1:])
-    whole = joined([entries[at - first] for at in run], run, api, pieces=pieces)
+    whole = joined([entries[at - first] for at in run], run, api, pieces=pieces, keys=True)
     return [whole, *(entry for at, entry in enumerate(entries[1:], first + 1) if at not in others)]
 
 
-def joined(parts: Sequence[Entry], places: Sequence[int], api: str, *, pieces: bool = False) -> Entry:
-    """One entry of the parts of an answer; `places` are their positions among the entries of the file."""
+def joined(
+    parts: Sequence[Entry], places: Sequence[int], api: str, *, pieces: bool = False, keys: bool = False
+) -> Entry:
+    """One entry of the parts of an answer; `places` are their positions among the entries of the file.
+
+    With `keys`, the hints of parts have the `key_of` their one block.
+    """
     messages: list[Any] = [part.message for part in parts]
     content, shapes = _content(messages, pieces)
     last, ended = parts[-1], messages[-1]
@@ -92,6 +100,8 @@ def joined(parts: Sequence[Entry], places: Sequence[int], api: str, *, pieces: b
     stated = _FIELDS(whole)
     for at, part, shape in zip(places, parts, shapes, strict=True):
         hint: dict[str, Any] = {"at": at, "blocks": shape}
+        if keys and shape == 1:
+            hint["of"] = key_of(blocks_of(part.message.content)[0])
         own = _FIELDS(part.message)
         if own != stated:
             hint["fields"] = _differences(own, stated)
@@ -132,6 +142,11 @@ def _content(messages: Sequence[Any], pieces: bool) -> tuple[tuple[Any, ...], li
         shapes.append(_shape(message.content))
         blocks += own
     return (*blocks, TextBlock(text="".join(texts))) if texts else tuple(blocks), shapes
+
+
+def key_of(block: Block) -> str:
+    """What tells a block from the others of an answer that was edited: the id of a call, or its kind."""
+    return block.id if isinstance(block, ToolCall) else type(block).__name__
 
 
 def _is_bare(block: Any) -> bool:
