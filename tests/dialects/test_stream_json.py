@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 import interlingua as il
@@ -109,3 +110,49 @@ def test_what_gemini_has_no_line_for_is_reported_where_it_is() -> None:
     message: Any = session.entries[5].message
     losses = il.encode(edited(session, 5, content=(*message.content, thought)), "gemini-stream", adapt=False).losses
     assert [(loss.path, loss.what) for loss in losses] == [("$.messages[5].content", "ThinkingBlock")]
+
+
+def test_an_edited_answer_of_codex_has_its_items() -> None:
+    """Each block is the item that it was read from; what was removed is gone, and the rest is as it was."""
+    (session,) = il.read(CODEX)
+    message: Any = session.entries[2].message
+    thought, text, call = message.content
+    gone, new = changed_lines(CODEX, edited(session, 2, content=(text, call)), "codex-exec-stream")
+    assert ([line["item"]["id"] for line in gone], new) == (["item_0"], [])
+    added = edited(session, 2, content=(thought, text, il.TextBlock(text="Wait."), call))
+    gone, new = changed_lines(CODEX, il.load(il.dump(added)), "codex-exec-stream")
+    assert (gone, new) == ([], [{"type": "item.completed", "item": {"type": "agent_message", "text": "Wait."}}])
+    moved = il.encode(edited(session, 2, content=(call, text)), "codex-exec-stream", adapt=False)
+    assert [(loss.path, loss.what) for loss in moved.losses] == [("$.messages[2]", "content")]
+    assert [line for line in moved.body if line in lines(CODEX)][1:] == lines(CODEX)[1:2] + lines(CODEX)[3:]
+
+
+def test_edited_results_of_codex_are_in_their_items() -> None:
+    """The text of what a server gave, and whether a call failed; what an item has no field for is reported."""
+    (session,) = il.read(CODEX)
+    at = [n for n, entry in enumerate(session.entries) if isinstance(entry.message, il.ToolResultMessage)]
+    for failed, status, code in ((True, "failed", 1), (False, "completed", 0)):
+        session = edited(session, at[0], is_error=failed)
+        items = [line["item"] for line in il.encode(session, "codex-exec-stream").body if "item" in line]
+        assert [(i["status"], i["exit_code"]) for i in items if "exit_code" in i][1:] == [(status, code)]
+    (new,) = changed_lines(CODEX, edited(session, at[1], content="Nothing"), "codex-exec-stream")[1]
+    assert new["item"]["result"] == {"content": [{"type": "text", "text": "Nothing"}], "structured_content": None}
+    answer: Any = session.entries[at[1] - 1].message
+    (call,) = answer.content
+    more = edited(session, at[1] - 1, content=(replace(call, arguments={**call.arguments, "limit": 1}),))
+    (loss,) = il.encode(more, "codex-exec-stream", adapt=False).losses
+    assert (loss.path, loss.what) == (f"$.messages[{at[1] - 1}]", "arguments")
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(0, "completed"), (1, "failed"), (2, "failed"), (None, "declined"), (0, "x")]
+)
+def test_a_command_of_codex_returns_as_it_ended(code: Any, status: str) -> None:
+    item = {"id": "i", "type": "command_execution", "command": "ls", "aggregated_output": "", "exit_code": code}
+    given = [{"type": "item.completed", "item": {**item, "status": status}}]
+    session = codex_exec.decode(given)
+    assert codex_exec.encode(il.load(il.dump(session))).body == given
+    result: Any = session.entries[1].message
+    assert result.is_error == (status == "failed")
+    again: Any = codex_exec.decode([*codex_exec.encode(edited(session, 1, is_error=not result.is_error)).body])
+    assert again.entries[1].message.is_error != result.is_error

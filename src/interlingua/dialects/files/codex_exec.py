@@ -8,13 +8,14 @@ The events are in codex-rs/exec/src/exec_events.rs.
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, Lines, Reporter, SupportTable
+from ...values.losses import Encoded, Loss, Reporter, SupportTable, places
 from ...values.messages import (
+    AssistantMessage,
     CustomMessage,
     Message,
     TextBlock,
@@ -22,16 +23,18 @@ from ...values.messages import (
     ToolCall,
     ToolResultMessage,
     Usage,
+    blocks_of,
     text_of,
 )
 from ...values.request import Conversation, Entry
 from ..codec import ANSWER, RESULT
-from ..residual import HINTS, count, fields_of, reading, string
+from ..residual import HINTS, JOINED, count, fields_of, list_of, reading, string
 from ..wire import FileFormat, SessionStream
 from . import records as _records
-from .joining import apart, join_runs
+from .joining import join_runs
 from .line_sessions import EntryStream, ReadAgain, Reader, Record, read, read_lines
 from .records import FILE, UNPLACED, Records, Shapes, lines_of, unreported
+from .single_blocks import records_of, report_other, write
 
 API = "codex-exec-stream"
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
@@ -63,38 +66,82 @@ def _decode_line(line: dict[str, Any]) -> list[Any]:
     given = item.get(field) if field is not None else None
     if given is None:
         return [answer]
-    failed = item.get("status") == "failed" or bool(item.get("exit_code"))
-    text = given if isinstance(given, str) else ""
+    failed = item.get("status") == "failed" or (kind == "command_execution" and bool(item.get("exit_code")))
+    text = given if isinstance(given, str) else _text_in(given)
     details = None if isinstance(given, str) else given
-    if isinstance(given, dict) and isinstance(given.get("content"), list):
-        text = "\n".join(part["text"] for part in given["content"] if isinstance(fields_of(part).get("text"), str))
     result = replace(
         RESULT, extra={}, tool_call_id=call.id, tool_name=kind, content=text, details=details, is_error=failed
     )
     return [answer, result]
 
 
+def _text_in(given: Any) -> str:
+    """The text of what a tool of a server gave: its `content` is a list of parts."""
+    content = fields_of(given).get("content")
+    parts = content if isinstance(content, list) else []
+    return "\n".join(part["text"] for part in parts if isinstance(fields_of(part).get("text"), str))
+
+
 def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
-    first: Any = messages[0]
-    block = first.content[0]
+    answer: Any = messages[0]
+    results: list[Any] = [*messages[1:]]
+    block = blocks_of(answer.content)[0]
+    if isinstance(block, ToolCall):
+        return {"type": "item.completed", "item": _encode_call(block, results, report)}
+    if results:
+        raise ValueError("the result of a call that is not there")
     if isinstance(block, ThinkingBlock):
         return {"type": "item.completed", "item": {"type": "reasoning", "text": block.thinking}}
-    if not isinstance(block, ToolCall):
-        return {"type": "item.completed", "item": {"type": "agent_message", "text": text_of(first.content)}}
-    item = {"id": block.id, "type": block.name, **block.arguments}
-    field = _CALLS[block.name][1]
-    for result in messages[1:]:
-        if field is not None and isinstance(result, ToolResultMessage):
-            item[field] = text_of(result.content) if result.details is None else result.details
-    return {"type": "item.completed", "item": item}
+    report_other(answer.content, report)
+    return {"type": "item.completed", "item": {"type": "agent_message", "text": text_of(answer.content)}}
+
+
+def _encode_call(call: ToolCall, results: Sequence[ToolResultMessage], report: Reporter) -> dict[str, Any]:
+    names, field = _CALLS[call.name]
+    for key in call.arguments:
+        if key not in names:
+            report.lost("arguments", f"an item of the type {call.name} has no field {key!r} of its call")
+    item = {"id": call.id, "type": call.name, **{key: call.arguments[key] for key in names if key in call.arguments}}
+    for result in results:
+        if result.tool_call_id != call.id:
+            raise ValueError("the result of another call")
+        report_other(result.content, report)
+        if field is None:
+            report.lost("ToolResultMessage", f"an item of the type {call.name} has no result")
+        else:
+            item |= _encode_result(call.name, field, result, report)
+    return item
+
+
+def _encode_result(kind: str, field: str, result: ToolResultMessage, report: Reporter) -> dict[str, Any]:
+    text = text_of(result.content)
+    if field == "status":
+        if result.is_error != (text == "failed"):
+            report.lost("is_error", "the status is the text of the result", "weakened", field="isError")
+        return {field: text}
+    given: Any = text
+    if result.details is not None:
+        given = result.details
+        if text != _text_in(given):  # the text was changed, and stands here, too
+            if kind != "mcp_tool_call":
+                report.lost("content", f"an item of the type {kind} has no text of its result", field="content")
+            else:
+                parts = [part for part in list_of(fields_of(given).get("content")) if "text" not in fields_of(part)]
+                given = {**fields_of(given), "content": [{"type": "text", "text": text}, *parts]}
+    code = {"exit_code": int(result.is_error)} if kind == "command_execution" else {}
+    return {field: given, **code, "status": "failed" if result.is_error else "completed"}
 
 
 # By the type of a usual item: its fields, and those of them that must be texts.
 _SHAPES = {
     "agent_message": (Shapes(("type", "text")), ("text",)),
     "reasoning": (Shapes(("type", "text")), ("text",)),
-    "command_execution": (Shapes(("id", "type", "command", "aggregated_output")), ("id", "aggregated_output")),
+    "command_execution": (
+        Shapes(("id", "type", "command", "aggregated_output", "exit_code", "status")),
+        ("id", "aggregated_output", "status"),
+    ),
 }
+_ENDS = {"completed": 0, "failed": 1}  # the exit codes of usual commands, by their status
 
 
 def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
@@ -108,6 +155,8 @@ def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
     shapes, texts = _SHAPES[kind]
     others = shapes[tuple(item)]
     if others is None or {type(item[key]) for key in texts} != {str}:
+        return None
+    if "exit_code" in item and (type(item["exit_code"]) is not int or _ENDS.get(item["status"]) != item["exit_code"]):
         return None
     kept = {key: item[key] for key in others}
     return tuple(_decode_line(line)), {HINTS: {"item": {"in": kept}}} if kept else {}
@@ -157,16 +206,64 @@ def _total(given: Mapping[str, int]) -> Usage | None:
     return Usage.of(max(prompt - read - written, 0), output, cache_read=read, cache_write=written)
 
 
+def _in_order(entries: Iterable[Entry], moved: list[int]) -> Iterator[Entry]:
+    """The entries; the call that a result belongs to is the last of its answer. `moved` receives where it was not."""
+    waiting: list[Entry] = []  # from an answer with something behind a call to the result
+    begun = 0
+    for at, entry in enumerate(entries):
+        message = entry.message
+        if type(message) is AssistantMessage:
+            yield from waiting
+            waiting = []
+            content = blocks_of(message.content)
+            if len(content) < 2 or not any(isinstance(block, ToolCall) for block in content[:-1]):
+                yield entry
+            else:
+                waiting, begun = [entry], at
+        elif not waiting:
+            yield entry
+        elif isinstance(message, ToolResultMessage) and JOINED in entry.extra.get(API, {}):
+            answer = _with_last(waiting[0], message.tool_call_id)
+            if answer is not waiting[0]:
+                moved.append(begun)
+            yield from (answer, *waiting[1:], entry)
+            waiting = []
+        else:
+            waiting.append(entry)
+    yield from waiting
+
+
+def _with_last(answer: Entry, call: str) -> Entry:
+    """The answer with this call as its last block."""
+    message: Any = answer.message
+    calls = [block for block in message.content if isinstance(block, ToolCall) and block.id == call]
+    if not calls or message.content[-1] is calls[-1]:
+        return answer
+    others = [block for block in message.content if block is not calls[-1]]
+    return replace(answer, message=replace(message, content=(*others, calls[-1])))
+
+
+def _moved(place: str) -> Loss:
+    why = "an item is a call with its result: what followed the call is before it"
+    return Loss(place, "content", why, "weakened")
+
+
 def copy(about: Conversation, entries: Iterable[Entry], report: Reporter) -> Iterator[dict[str, Any]]:
     """The lines that were read, given the entries one at a time."""
     report.add(unreported(about, system=False))
-    return _records_of().lines(((entry, UNPLACED) for entry in apart(entries, API)), report)
+    moved: list[int] = []
+    ordered = _in_order(entries, moved)
+    yield from _records_of().lines(((entry, UNPLACED) for entry in records_of(ordered, API)), report)
+    report.add(_moved(UNPLACED) for _ in moved)
 
 
 def encode(conversation: Conversation) -> Encoded:
     """The lines that were read."""
-    lines, losses = _records_of().write(replace(conversation, entries=tuple(apart(conversation.entries, API))))
-    return Encoded(Lines(lines), tuple(losses))
+    moved: list[int] = []
+    ordered = tuple(_in_order(conversation.entries, moved))
+    body, losses = write(replace(conversation, entries=ordered), _records_of(), API)
+    found = places(conversation) if moved else []
+    return Encoded(body, (*(_moved(found[at]) for at in moved), *losses))
 
 
 def detect(value: Any) -> str | None:
