@@ -4,8 +4,10 @@ import io
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import interlingua as il
 from dialects.trips import returned
@@ -128,3 +130,54 @@ def test_a_zipped_export_may_be_divided() -> None:
     found = list(il.read(out.getvalue()))
     assert ["A title"] * 3 == [session.title for session in found]
     assert [()] * 3 == [session.problems for session in found]
+
+
+def edited(name: str, **fields: Any) -> il.Encoded:
+    """The sample with fields of the message of a node changed."""
+    conversation = chatgpt_export.decode(SAMPLE)
+    entries = [
+        replace(entry, message=replace(entry.message, **fields)) if entry.id == name else entry  # type: ignore[type-var]
+        for entry in conversation.entries
+    ]
+    return il.encode(replace(conversation, entries=tuple(entries)), "chatgpt-export", adapt=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [
+        ("n3", il.TextBlock(text="Aside.")),  # thoughts
+        ("n4", il.TextBlock(text="Aside.")),  # the code of a call
+        ("n5", il.ImageBlock(url="https://host.example/a.png")),  # the output of a tool
+        ("n6", il.ThinkingBlock(thinking="Hm.")),  # a text
+        ("n6", il.ToolCall(id="c", name="look", arguments={})),
+    ],
+)
+def test_what_the_kind_of_a_message_has_no_place_for_is_reported(name: str, beside: Any) -> None:
+    """Nothing else in the file changes: a text beside a call is no part of its code."""
+    content = chatgpt_export.decode(SAMPLE).entries[int(name[1])].message.content  # type: ignore[union-attr]
+    body, (loss,) = edited(name, content=(*content, beside))
+    assert (loss.path, loss.what) == (f"$.messages[{name[1]}].content[1]", type(beside).__name__)
+    assert body == SAMPLE
+
+
+def test_whether_a_tool_failed_is_the_kind_of_its_text() -> None:
+    """A picture that a tool gave is no error: that is reported."""
+    body, losses = edited("n5", is_error=True)
+    content = body["mapping"]["n5"]["message"]["content"]
+    assert (content, losses) == ({"content_type": "system_error", "text": "10"}, ())
+    failed = chatgpt_export.decode(body)
+    assert failed.entries[5].message.is_error  # type: ignore[union-attr]
+    again = replace(failed.entries[5], message=replace(failed.entries[5].message, is_error=False))  # type: ignore[type-var]
+    entries = (*failed.entries[:5], again, *failed.entries[6:])
+    body = il.encode(replace(failed, entries=entries), "chatgpt-export", adapt=False).body
+    assert body["mapping"]["n5"]["message"]["content"] == {"content_type": "text", "parts": ["10"]}
+    picture = il.ImageBlock(file_id="file-service://file-1")
+    assert "is_error" in [loss.what for loss in edited("n5", is_error=True, content=(picture,)).losses]
+
+
+def test_the_input_of_a_tool_may_look_like_arguments() -> None:
+    call = il.ToolCall(
+        id="n4", name="python", arguments={"input": '{"a": 1}'}, extra={"chatgpt-export": {"~kind": "input"}}
+    )
+    made: Any = chatgpt_export.decode(edited("n4", content=(call,)).body).entries[4].message
+    assert made.tool_calls[0].arguments == {"input": '{"a": 1}'}

@@ -31,6 +31,7 @@ from ...values.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
+    blocks_of,
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import (
@@ -62,6 +63,7 @@ FIELD = "~field"  # of a message: the field of its text, where that is not the u
 NAMELESS = "~nameless"  # of an entry: its node stands under its id and does not repeat it
 PLACES = "~places"  # of a conversation: the order of the nodes, where children stand before their parents
 INPUT = "input"  # the one argument of a call whose text is no JSON object
+SYSTEM_ERROR = "system_error"  # the kind of what a tool gave if it failed
 FILE_OF_ONE, FILE_OF_LIST = "one", "list"  # the file is a conversation, or a list of it
 LATEST = 10**11  # seconds; what is later is no time
 
@@ -73,7 +75,7 @@ FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 # The field of a content's text, by its kind; a kind that is not here has it in one of these, too.
 _FIELDS = {"thoughts": "thoughts", "tether_browsing_display": "result", "user_editable_context": "user_instructions"}
-_FIELDS |= dict.fromkeys(("code", "execution_output", "tether_quote", "system_error"), "text")
+_FIELDS |= dict.fromkeys(("code", "execution_output", "tether_quote", SYSTEM_ERROR), "text")
 _CONTEXT = ("user_profile", "user_instructions")  # what a person set for all conversations
 
 
@@ -132,18 +134,50 @@ def _encode_image(block: ImageBlock) -> dict[str, Any]:
     return {"content_type": "image_asset_pointer", "asset_pointer": where}
 
 
+# The blocks that a field of a content holds; any other field is a text.
+_BLOCKS: dict[str, tuple[type[Block], ...]] = {
+    "parts": (TextBlock, ImageBlock, OpaqueBlock),
+    "thoughts": (ThinkingBlock, OpaqueBlock),
+}
+
+
 def _encode_content(message: Message, report: Reporter) -> dict[str, Any]:
     hints = message.extra.get(API, {})
     kind = hints.get(KIND, "text")
     blocks = message.content if isinstance(message.content, tuple) else (TextBlock(text=message.content or ""),)
-    parts = encode_blocks(blocks, _encode_part, report, API)
+    call = _call_in(message)
+    if isinstance(message, ToolResultMessage) and message.is_error != (kind == SYSTEM_ERROR):
+        if message.is_error and not all(isinstance(block, TextBlock) for block in blocks):
+            report.lost("is_error", "an error is a text alone", "weakened", field="isError")
+        else:
+            kind, hints = SYSTEM_ERROR if message.is_error else "text", {}
+    is_context = kind == "user_editable_context"
+    field = hints.get(FIELD, _CONTEXT if is_context else _FIELDS.get(kind or "", "parts"))
+    known = _BLOCKS.get("parts" if is_context else field, (TextBlock,))
+
+    def encode(block: Block, report: Reporter) -> Any:
+        if block is call or (call is None and isinstance(block, known)):
+            return _encode_part(block, report)
+        where = "beside a call" if call is not None else f"in a content of the kind {kind!r}"
+        report.lost(type(block).__name__, f"the format has no place for it {where}")
+        return None
+
+    parts = encode_blocks(blocks, encode, report, API)
     named = {} if kind is None else {"content_type": kind}
-    if kind == "user_editable_context":
-        return {**named, **dict(zip(hints.get(FIELD, _CONTEXT), parts, strict=False))}
-    field = hints.get(FIELD, _FIELDS.get(kind or "", "parts"))
-    if field in ("parts", "thoughts"):
+    if is_context:
+        if len(parts) > len(field):
+            report.lost("content", f"the format has {len(field)} texts of this kind", field="content")
+        return {**named, **dict(zip(field, parts, strict=False))}
+    if field in _BLOCKS:
         return {**named, field: parts}
     return {**named, field: "".join(part for part in parts if isinstance(part, str))}
+
+
+def _call_in(message: Message) -> ToolCall | None:
+    """The call that a message is, if it does not begin with a text: a node holds one or the other."""
+    blocks = blocks_of(message.content) if isinstance(message, AssistantMessage) else ()
+    first = next((block for block in blocks if isinstance(block, TextBlock | ToolCall)), None)
+    return first if isinstance(first, ToolCall) else None
 
 
 def _encode_part(block: Block, report: Reporter) -> Any:
@@ -159,7 +193,7 @@ def _encode_part(block: Block, report: Reporter) -> Any:
             return restored(_encode_image(block), block.extra, API)
         case ToolCall():
             is_input = set(block.arguments) == {INPUT} and isinstance(block.arguments[INPUT], str)
-            plain = is_input and block.extra.get(API, {}).get(KIND) == INPUT
+            plain = is_input and block.extra.get(API, {}).get(KIND) == INPUT and not _is_json(block.arguments[INPUT])
             return block.arguments[INPUT] if plain else arguments_text(block)
         case OpaqueBlock() if block.dialect == API:
             return block.value
@@ -231,7 +265,7 @@ class _Nodes:
                 tool_call_id=call or string(node["id"]),
                 tool_name=name,
                 content=blocks,
-                is_error=kind == "system_error",
+                is_error=kind == SYSTEM_ERROR,
                 **fields,
             )
         if role != "assistant":
@@ -301,6 +335,11 @@ def _usual(node: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
     return message, {**rest, "~": {"message": {"in": inner}}} if inner else rest
 
 
+def _is_json(text: str) -> bool:
+    """Whether a text would be read as the arguments of a call."""
+    return bool(text.strip()) and parse_arguments(text)[2] is None
+
+
 def _call(id: str, tool: str, message: str) -> ToolCall:
     arguments, text, error = parse_arguments(message)
     if error is None and message.strip():
@@ -321,8 +360,9 @@ def _encode_node(messages: tuple[Message, ...], report: Reporter) -> dict[str, A
             author = {"role": "assistant"}
             if message.model is not None:
                 encoded["metadata"] = {"model_slug": message.model}
-            if message.tool_calls:
-                encoded["recipient"] = message.tool_calls[0].name
+            call = _call_in(message)
+            if call is not None:
+                encoded["recipient"] = call.name
     if message.timestamp is not None:
         encoded["create_time"] = message.timestamp / 1000
     return {"message": {"author": author, "content": _encode_content(message, report), **encoded}}
