@@ -823,7 +823,7 @@ def encode(conversation: Conversation) -> Encoded:
     stated = any(_states(entry, conversation.system) for entry in conversation.entries)
     parts = replace(conversation, entries=tuple(_lines_of(conversation.entries)))
     lines, losses = _records_of().write(parts, system=stated)
-    reported = located(losses, conversation, parts)
+    reported = located(losses, conversation, _lines_of)
     if WEB in envelope:
         return Encoded({**envelope[WEB], "loglines": lines}, reported)
     return Encoded(lines if ARRAY in envelope else Lines(lines), reported)

@@ -707,9 +707,9 @@ def _encode_header(system: str | None, old: bool) -> dict[str, Any]:
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a rollout file that was read."""
     extra_fields = conversation.extra.get(API, {})
-    parts = replace(conversation, entries=tuple(_divided(apart(conversation.entries, API))))
+    parts = replace(conversation, entries=tuple(_items_of(conversation.entries)))
     lines, losses = _records_of(bool(extra_fields.get(OLD)), _EVENTS).write(parts, system=True)
-    reported = located(losses, conversation, parts)
+    reported = located(losses, conversation, _items_of)
     lines = [*_header(conversation), *lines]
     if DOCUMENT in extra_fields:
         body = put_back({"session": lines[0], "items": lines[1:]}, extra_fields[DOCUMENT])
@@ -724,13 +724,13 @@ def copy(about: Conversation, entries: Iterable[Entry], report: Reporter) -> Ite
         return None
     report.add(unreported(about, system=True))
     records = _records_of(bool(extra_fields.get(OLD)), _EVENTS)
-    lines = records.lines(((entry, UNPLACED) for entry in _divided(apart(entries, API))), report)
+    lines = records.lines(((entry, UNPLACED) for entry in _items_of(entries)), report)
     return itertools.chain(_header(about), lines)
 
 
-def _divided(entries: Iterable[Entry]) -> Iterator[Entry]:
+def _items_of(entries: Iterable[Entry]) -> Iterator[Entry]:
     """The entries with one item each: an answer of one line may have received further blocks since it was read."""
-    for entry in entries:
+    for entry in apart(entries, API):
         message: Any = entry.message
         if type(message) is not AssistantMessage or type(message.content) is not tuple or len(message.content) < 2:
             yield entry
@@ -743,7 +743,7 @@ def _divided(entries: Iterable[Entry]) -> Iterator[Entry]:
                 items.append([block])
         first, *others = (replace(message, content=tuple(blocks)) for blocks in items)
         yield replace(entry, message=first)
-        yield from (Entry(message=other, extra={API: {RECORD: True}}) for other in others)
+        yield from (Entry(message=other, extra={**entry.extra, API: {RECORD: True}}) for other in others)
 
 
 def _header(about: Conversation) -> Iterator[dict[str, Any]]:

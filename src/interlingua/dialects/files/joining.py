@@ -8,7 +8,7 @@ entries of the records, in their order.
 
 import heapq
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -223,22 +223,26 @@ def apart(entries: Iterable[Entry], api: str, moved: dict[str, str] | None = Non
         yield from lines
 
 
-def located(losses: Sequence[Loss], whole: Conversation, parts: Conversation) -> tuple[Loss, ...]:
-    """The losses of the entries of records, with the paths of the messages that these are parts of."""
+def located(
+    losses: Sequence[Loss], conversation: Conversation, divided: Callable[[Iterable[Entry]], Iterable[Entry]]
+) -> tuple[Loss, ...]:
+    """The losses of records, with the paths of the messages and blocks in them; `divided` makes records of entries."""
     if not losses:
         return ()
-    found: dict[int, tuple[str, int]] = {}  # messages and blocks, which parts share -> the message, the block
-    for entry, where in zip(whole.entries, places(whole), strict=True):
-        found[id(entry.message)] = (where, 0)
-        for at, block in enumerate(blocks_of(getattr(entry.message, "content", None))):
-            found.setdefault(id(block), (where, at))
+    marked = (replace(entry, extra={**entry.extra, _SOURCE: at}) for at, entry in enumerate(conversation.entries))
+    records = tuple(divided(marked))
+    messages = places(conversation)
     moved: dict[str, tuple[str, int]] = {}
-    for part, where in zip(parts.entries, places(parts), strict=True):
-        shared = (part.message, *blocks_of(getattr(part.message, "content", None))[:1])
-        moved[where] = next((found[id(value)] for value in shared if id(value) in found), (where, 0))
+    for record, where in zip(records, places(replace(conversation, entries=records)), strict=True):
+        at = record.extra.get(_SOURCE)
+        if at is not None:
+            first = next(iter(blocks_of(getattr(record.message, "content", None))), None)
+            blocks = blocks_of(getattr(conversation.entries[at].message, "content", None))
+            moved[where] = (messages[at], next((n for n, block in enumerate(blocks) if block is first), 0))
     return tuple(_located(loss, moved) for loss in losses)
 
 
+_SOURCE = "~source"  # of an entry: its place among those of the conversation
 _PLACE = re.compile(r"(\$\.(?:messages\[\d+\]|entries\[\d+\]\.message))(?:(\.content\[)(\d+))?")
 
 

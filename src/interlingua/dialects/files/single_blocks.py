@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, Lines, Loss, Reporter, places
+from ...values.losses import Encoded, Lines, Reporter
 from ...values.messages import AssistantMessage, Block, Content, TextBlock, ToolCall, blocks_of
 from ...values.request import Conversation, Entry
-from .joining import PARTS, apart, key_of
+from .joining import PARTS, apart, key_of, located
 from .records import RECORD, Records
 
 REMOVED = "~removed"  # of an entry: its record held a block that was removed
@@ -135,28 +135,9 @@ def report_other(content: Content, report: Reporter) -> None:
 
 def write(conversation: Conversation, records: Records, api: str) -> Encoded:
     """The lines that were read, with what was changed since."""
-    lines, losses = records.write(replace(conversation, entries=tuple(records_of(conversation.entries, api))))
-    return Encoded(Lines(lines), _located(losses, conversation, api))
 
+    def divided(entries: Iterable[Entry]) -> Iterator[Entry]:
+        return records_of(entries, api)
 
-def _located(losses: Sequence[Loss], conversation: Conversation, api: str) -> tuple[Loss, ...]:
-    """The losses, whose paths are those of the records, with the paths of the messages."""
-    if not losses:
-        return ()
-    owner = "~source"
-    marked = (replace(entry, extra={**entry.extra, owner: at}) for at, entry in enumerate(conversation.entries))
-    divided = tuple(records_of(marked, api))
-    found, sources = places(conversation), {}
-    for entry, place in zip(divided, places(replace(conversation, entries=divided)), strict=True):
-        if owner in entry.extra:
-            sources[place] = found[entry.extra[owner]]
-    return tuple(
-        replace(loss, path=sources.get(place, place) + loss.path[len(place) :])
-        for loss in losses
-        for place in (_message_of(loss.path),)
-    )
-
-
-def _message_of(path: str) -> str:
-    """The message in a path: `$.messages[3]` in `$.messages[3].content[0]`."""
-    return path[: path.find("]") + 1] if path.startswith("$.messages[") else path
+    lines, losses = records.write(replace(conversation, entries=tuple(divided(conversation.entries))))
+    return Encoded(Lines(lines), located(losses, conversation, divided))
