@@ -97,6 +97,35 @@ def test_an_edited_answer_of_gemini_has_its_texts_and_calls() -> None:
     assert [line["content"] for line in changed_lines(GEMINI, spoken, "gemini-stream")[1]] == ["Never m", "ind."]
 
 
+def test_several_edited_answers_of_gemini_stay_in_their_order() -> None:
+    """One has more lines than it was read from, one fewer, and one of a single line several."""
+    run: list[dict[str, Any]] = [{"type": "init", "session_id": "s", "model": "gemini-x"}]
+    run += [{"type": "message", "role": "user", "content": "Count"}]
+    for number in (1, 2):
+        run += [{"type": "message", "role": "assistant", "content": f"Step {number}.", "delta": True}]
+        run += [{"type": "tool_use", "tool_name": "ls", "tool_id": f"c{number}", "parameters": {}}]
+        run += [{"type": "tool_result", "tool_id": f"c{number}", "status": "success", "output": f"{number}"}]
+    run += [{"type": "message", "role": "assistant", "content": "Twelve.", "delta": True}]
+    run += [{"type": "result", "status": "success"}]
+    for second, line in enumerate(run):
+        line["timestamp"] = f"2026-01-01T00:00:{second:02}.000Z"
+    session = gemini_stream.decode(run)
+    answers = [n for n, entry in enumerate(session.entries) if isinstance(entry.message, il.AssistantMessage)]
+    content: list[Any] = [session.entries[n].message.content for n in answers]  # type: ignore[union-attr]
+    call = il.ToolCall(id="c3", name="ls", arguments={})
+    changed = ((*content[0], il.TextBlock(text="Wait.")), content[1][1:], (*content[2], call))
+    for at, blocks in zip(answers, changed, strict=True):
+        session = edited(session, at, content=blocks)
+    for given in (session, il.load(il.dump(session))):
+        encoded = il.encode(given, "gemini-stream", adapt=False)
+        assert not encoded.losses
+        assert [line.get("content") or line.get("tool_id") or line["type"] for line in encoded.body] == (
+            ["init", "Count", "Step 1.", "c1", "Wait.", "c1", "c2", "c2", "Twelve.", "c3", "result"]
+        )
+        again = gemini_stream.decode([*encoded.body]).messages
+        assert changed == tuple(message.content for message in again if isinstance(message, il.AssistantMessage))
+
+
 def test_a_result_of_gemini_may_be_emptied() -> None:
     """The message of its error is not its text again."""
     (session,) = il.read(GEMINI)
