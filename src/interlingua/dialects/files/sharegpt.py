@@ -377,7 +377,7 @@ _FIELDS = (("from", "value"), ("role", "value"), ("from", "content"), ("role", "
 
 
 def _renamed(row: Any) -> dict[str, Any] | None:
-    """A row whose turns have another column or other fields, in our words; None if it is no such row."""
+    """A row whose turns have another column or other fields, under our names; None if it is no such row."""
     for column in _COLUMNS if isinstance(row, dict) else ():
         turns = row.get(column)
         for who, text in _FIELDS[column == "conversations" :] if isinstance(turns, list) and turns else ():

@@ -102,7 +102,7 @@ def _output(part: Record, api: str) -> tuple[Any, bool]:
 
 
 def _result_part(item: Any) -> Any:
-    """A part of a result, in Anthropic's words for pictures."""
+    """A part of a result, in Anthropic's format for pictures."""
     fields = fields_of(item)
     mime = optional(fields.get("mediaType"))
     if fields.get("type") in ("media", "image-data") and isinstance(fields.get("data"), str):
