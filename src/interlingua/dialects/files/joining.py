@@ -300,8 +300,8 @@ def _divided_anew(
         hint = hints[min(at, len(hints) - 2)]
         line = _part(entry, hint, blocks[at : at + 1], above, api)
         written[hints[0]["at"] if ids else hint["at"]].append(line)
-        above = line.id or above
-        moved.update({} if line.id is None else {line.id: line.id})
+        if line.id is not None:
+            above = moved[line.id] = line.id
     last = _part(entry, hints[-1], blocks[others:], above, api, is_last=True)
     written[hints[0 if ids else -1]["at"]].append(last)
     if entry.id is not None:
