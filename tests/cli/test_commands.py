@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -52,18 +53,35 @@ def test_show_folds_thinking_and_puts_results_with_their_calls(path: Path) -> No
     assert "Let me see." in run("show", path, "--thinking").out
 
 
-def test_ctrl_c_ends_a_command_as_shells_report_it() -> None:
-    """Exit code 130, and nothing to read about it."""
-    with subprocess.Popen([*COMMAND, "stats", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+def ended_by(number: signal.Signals, *, wrapper: tuple[str, ...] = ()) -> tuple[int | None, bytes]:
+    """A command that is sent a signal while it reads, with a program in front of it: exit code, standard error."""
+    command = [*wrapper, *COMMAND, "stats", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stderr is not None
         process.stdin.write(b" " * (1 << 20))  # more than a pipe holds: the command is reading
+        own = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text() if wrapper else process.pid
         deadline = time.monotonic() + 60
         while process.poll() is None and time.monotonic() < deadline:
-            process.send_signal(signal.SIGINT)  # Python misses one that comes just before it waits for input
+            os.kill(int(own), number)  # Python misses one that comes just before it waits for input
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=5)
+                process.wait(timeout=2)
         process.kill()
-        assert 130 == process.returncode and b"Aborted" not in process.stderr.read()
+        return process.returncode, process.stderr.read()
+
+
+def test_ctrl_c_ends_a_command_as_shells_report_it() -> None:
+    """Exit code 130, and nothing to read about it."""
+    code, shown = ended_by(signal.SIGINT)
+    assert 130 == code and b"Aborted" not in shown
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="!!!! bwrap is NOT INSTALLED: no container is tested")
+def test_sigterm_ends_the_first_process_of_a_container() -> None:
+    """The kernel delivers it there only to a handler, and a gateway has none of its own until it serves."""
+    alone = ("bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--as-pid-1", "--die-with-parent")
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("bwrap cannot make a namespace on this machine")
+    assert (143, b"") == ended_by(signal.SIGTERM, wrapper=alone)
 
 
 def test_show_gives_our_own_json_to_programs(path: Path) -> None:

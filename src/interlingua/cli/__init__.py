@@ -5,6 +5,7 @@ import ctypes
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -128,6 +129,7 @@ def group(context: click.Context) -> None:
 def main(arguments: list[str] | None = None) -> Any:
     """The entry point: expected errors are one line on stderr."""
     if arguments is None:
+        _end_on_sigterm()
         _open_closed_streams()
         _buffer_output()
         _use_utf8()
@@ -155,6 +157,15 @@ def main(arguments: list[str] | None = None) -> Any:
 def _drop_output() -> None:
     """Standard output from now on goes nowhere, so that what it could not take is not tried again."""
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+
+
+def _end_on_sigterm() -> None:
+    """Ends on SIGTERM as the first process of a container, too, also before a command handles it.
+
+    The kernel delivers to that process only signals that it handles (pid_namespaces(7)).
+    """
+    if os.getpid() == 1:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def _open_closed_streams() -> None:
