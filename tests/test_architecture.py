@@ -23,9 +23,9 @@ from interlingua.dialects import DIALECTS, WIRES
 ROOT = Path(il.__file__).parent
 REPOSITORY = Path(__file__).parent.parent
 TOP_LEVEL = {
-    *(".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "Containerfile", "LICENSE", "Makefile", "README.md"),
-    *("SECURITY.md", "bench", "docs", "examples", "interop", "mkdocs.yml", "pyproject.toml", "requirements-core.lock"),
-    *("requirements.lock", "src", "tests", "web"),
+    *(".ci", ".dockerignore", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "Containerfile", "LICENSE", "Makefile"),
+    *("README.md", "SECURITY.md", "bench", "docs", "examples", "interop", "mkdocs.yml", "pyproject.toml"),
+    *("requirements-core.lock", "requirements.lock", "src", "tests", "web"),
 }
 
 # A package imports only packages of lower rank, or itself. Those of equal rank do not know each other.
