@@ -188,6 +188,19 @@ def test_with_no_configuration_it_serves_and_tells_how_to_use_it(tmp_path: Path)
     assert "debug/…" in output
 
 
+def test_where_it_listens_on_every_address_clients_get_that_of_this_machine(tmp_path: Path) -> None:
+    """Nobody can connect to 0.0.0.0 on Windows, and elsewhere a proxy is asked to."""
+    ClientKeys(tmp_path / "gateway" / "keys.json").add(ClientKey(name="other"))
+    with running(tmp_path, "--host", "0.0.0.0", "--port", "0") as (url, process):
+        process.send_signal(signal.SIGTERM)
+        _, output = process.communicate(timeout=30)
+    assert url.startswith("http://0.0.0.0:") and f"ANTHROPIC_BASE_URL=http://127.0.0.1{url[14:]}" in output
+    program = [sys.executable, "-c", "import os; print(os.environ['ANTHROPIC_BASE_URL'])"]
+    given = ["--home", str(tmp_path), "--host", "0.0.0.0", "--", *program]
+    done = subprocess.run([*MAIN, *given], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("http://127.0.0.1:"), done.stderr
+
+
 def test_it_names_aliases_and_providers_when_it_starts(tmp_path: Path) -> None:
     """An alias has no provider in its name."""
     (tmp_path / "gateway.toml").write_text("[aliases]\nfast = 'debug/echo'\n")

@@ -253,12 +253,21 @@ async def _load_plugins(service: "Service") -> "Callable[[str, dict[str, Any]], 
     return Hooks(plugins).emit
 
 
+def _url_of_clients(service: "Service") -> str:
+    """Returns the gateway's URL for clients on this machine.
+
+    0.0.0.0 and :: stand for every address: Windows refuses to connect to them, and the proxy of the user is asked to.
+    """
+    url = service.gateway.url
+    return url.replace("//0.0.0.0:", "//127.0.0.1:", 1).replace("//[::]:", "//[::1]:", 1)
+
+
 _LISTED = 12  # names at the start, at most
 
 
 def _print_pointers(service: "Service") -> None:
-    url = service.gateway.url
-    click.echo(url)
+    click.echo(service.gateway.url)
+    url = _url_of_clients(service)
     out = output.console(err=True)
     names = [name for name in service.gateway.models() if not name.partition("/")[0].endswith("debug")]
     whose = list(dict.fromkeys(name.partition("/")[0] for name in names))  # an alias, or a provider
@@ -315,7 +324,7 @@ async def _run_program(service: "Service", program: Sequence[str]) -> int:
     """Runs a program configured for the gateway until it ends; returns its exit code."""
     if shutil.which(program[0]) is None:
         raise InterlinguaError(f"no program {program[0]!r} on PATH; install it, or give its path")
-    url, secret = service.gateway.url, service.keys.own_secret()
+    url, secret = _url_of_clients(service), service.keys.own_secret()
     environment = program_environment(url, secret, dict(os.environ), service.settings)
     if Path(program[0]).name == "claude":  # with a key of its own it would ask the user which one to use
         environment.pop("ANTHROPIC_API_KEY")
