@@ -115,6 +115,7 @@ _authorization = _contains("bearer", "basic")
 _secret_name = _contains("key", "secret", "token", "passw", "pwd", "passphrase", "credential")
 _SHORT = 24  # characters up to which results are cached
 _FIELDS = 400  # characters of an object's keys, likewise
+_OBJECTS = 1024  # kinds of objects whose keys are cached
 _LONG = 24  # characters from which it pays to search for a pattern's fixed text first
 
 # What precedes a match is tested behind its first character, by which `re` finds a place many times faster.
@@ -178,6 +179,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "phone",
         re.compile(r"\+(?<![\w+.-]\+)\d[\d ().-]{7,20}\d(?![\w-])"),
         check=lambda t: 8 <= len(_digits(t)) <= 15,
+        needs=_contains("+"),
     ),
     Pattern(
         "phone",
@@ -189,6 +191,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "iban",
         re.compile(r"[A-Z](?<!\w[A-Z])[A-Z]\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"),
         check=_is_iban,
+        needs=lambda text: not text.islower(),
     ),
     Pattern("social security number", re.compile(r"\d(?<![\w-]\d)\d\d-\d{2}-\d{4}(?![\w-])"), needs=_number),
     Pattern(
@@ -201,8 +204,17 @@ PATTERNS: tuple[Pattern, ...] = (
 )
 
 
+# Patterns with one test are tried together.
+_BY_NEED = tuple(
+    (needs, tuple(pattern for pattern in PATTERNS if pattern.needs is needs))
+    for needs in dict.fromkeys(pattern.needs for pattern in PATTERNS)
+)
+_known_names: dict[tuple[str, ...], tuple[bool, frozenset[str]]] = {}
+
 # Every match, and every value of a secret field, contains a digit or one of these.
 _sign = _contains("@", "-----BEGIN", "://", "/home/", "Users", "eyJ", "sk-")
+_IN_SIGNS = b"-:/UJ"  # one at least in each of these but `@`
+_USUAL = bytes({*range(128)} - {*b"0123456789@", *_IN_SIGNS})
 
 
 # --- scanning --------------------------------------------------------------------------------------------------------
@@ -239,34 +251,24 @@ def _home_name(path: str) -> str | None:
 
 def _is_clean(value: Any) -> bool:
     """Whether certainly nothing in a JSON value matches: the usual case, without the paths of its texts."""
-    kind = type(value)
-    if kind is str:
-        return _is_harmless(value) or not _matches(value)
-    if kind is dict:
-        if _is_media(value):
-            return False
-        if sum(map(len, value)) <= _FIELDS:
-            are_harmless, secret = _names(tuple(value))
-        else:
-            are_harmless, secret = _names.__wrapped__(tuple(value))
-        if not are_harmless:
-            return False
-        for key, item in value.items():
-            kind = type(item)
-            if kind is str:
-                if key in secret and _is_secret_value((key,), item):
-                    return False
-                if not _is_harmless(item) and _matches(item):
-                    return False
-            elif kind not in _PLAIN and not _is_clean(item):
+    parts = [value]
+    for item in parts:  # also visits items that are appended on the way
+        kind = type(item)
+        if kind is str:
+            if not _is_harmless(item) and _matches(item):
                 return False
-        return True
-    if kind is list or kind is tuple:
-        for item in value:  # noqa: SIM110  a generator costs more than the look at most items
-            if not _is_clean(item):
+        elif kind is dict:
+            are_harmless, secret = _names(tuple(item))
+            if not are_harmless or _is_media(item):
                 return False
-        return True
-    return kind in _PLAIN
+            if secret and any(type(item[key]) is str and _is_secret_value((key,), item[key]) for key in secret):
+                return False
+            parts += item.values()
+        elif kind is list or kind is tuple:
+            parts += item
+        elif kind not in _PLAIN:
+            return False
+    return True
 
 
 _PLAIN = frozenset({int, float, bool, type(None)})
@@ -274,11 +276,13 @@ _PLAIN = frozenset({int, float, bool, type(None)})
 
 def _matches(text: str) -> bool:
     """Whether a pattern matches."""
-    return any(
-        pattern.check(found.group(found.re.groups and 1))
-        for pattern in _possible(text, PATTERNS)
-        for found in pattern.regex.finditer(text)
-    )
+    for needs, patterns in _BY_NEED:
+        if needs is None or needs(text):
+            for pattern in patterns:
+                for found in pattern.regex.finditer(text):
+                    if pattern.check(found.group(found.re.groups and 1)):
+                        return True
+    return False
 
 
 def _possible(text: str, patterns: Sequence[Pattern]) -> Sequence[Pattern]:
@@ -353,11 +357,9 @@ def _is_harmless(text: str) -> bool:
     if len(text) <= _SHORT:
         return _has_no_match(text)
     if text.isascii():
-        data = text.encode()
-        has_digit = len(data.translate(None, b"0123456789")) < len(data)  # several times as fast as `re`
-    else:
-        has_digit = _digit(text) is not None
-    return not has_digit and not _sign(text)
+        left = text.encode().translate(None, _USUAL)  # several times as fast as `re`
+        return not left or (not left.translate(None, _IN_SIGNS) and not _sign(text))
+    return _digit(text) is None and not _sign(text)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -366,12 +368,18 @@ def _has_no_match(text: str) -> bool:
     return not _matches(text)
 
 
-@functools.lru_cache(maxsize=1024)
 def _names(keys: tuple[str, ...]) -> tuple[bool, frozenset[str]]:
     """Whether certainly no pattern matches a key, and the keys of secrets; cached, since objects of one kind have the
     same.
     """
-    return all(map(_is_harmless, keys)), frozenset(filter(SECRET_NAME.search, keys))
+    found = _known_names.get(keys)
+    if found is None:
+        found = all(map(_is_harmless, keys)), frozenset(filter(SECRET_NAME.search, keys))
+        if len(_known_names) >= _OBJECTS:
+            _known_names.clear()
+        if sum(map(len, keys)) <= _FIELDS:
+            _known_names[keys] = found
+    return found
 
 
 _SECRET = Pattern("secret", re.compile(""))
