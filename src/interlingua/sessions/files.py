@@ -481,14 +481,12 @@ class FileStore:
         # Not through the session's own file: others would see it before it is complete.
         part = f"{folder}{os.sep}.{id}-{secrets.token_hex(4)}.part"
         with typed(path):
-            if os.path.lexists(path):
-                return False
-            data = b"".join(line + b"\n" for line in lines())
+            data = b"".join([line + b"\n" for line in lines()])
             try:
-                handle = open_regular(part, _NEW)
+                handle = os.open(part, _NEW, 0o600)
             except FileNotFoundError:
                 make_folder(folder)
-                handle = open_regular(part, _NEW)
+                handle = os.open(part, _NEW, 0o600)
             try:
                 try:
                     view = memoryview(data)

@@ -117,7 +117,7 @@ class Session(SessionReader):
             raise SessionError(
                 f"{self._log.where}: another program's session file; import it with `interlingua sessions import`"
             )
-        self._about = first_line(self.id, self.agent, {} if about is None else described(about))
+        self._about = first_line(self.id, self.agent, {} if about is None else _fields(about))
         if len(self._log) and self._log.place(0).kind == SESSION:
             behind = takewhile(lambda at: self._log.place(at).kind in (SESSION, BLANK), range(1, len(self._log)))
             lines = (read_line(self._log.line(at)) for at in behind if self._log.place(at).kind == SESSION)
@@ -488,10 +488,15 @@ def store_at(store: Store | str | None, home: str | Path | None = None) -> Store
     raise SessionError(f"unknown store address {store!r}; use sqlite:FILE or postgresql://HOST/NAME")
 
 
-def described(about: Conversation) -> dict[str, Any]:
+def _fields(about: Conversation) -> dict[str, Any]:
     """The fields of a conversation in the first line of its session."""
     fields: dict[str, Any] = plain(replace(about, entries=(), head=None))
     return fields
+
+
+def described(about: Conversation) -> bytes:
+    """The fields of a conversation in the first line of its session, as JSON for `create_session`."""
+    return jsontext.write(_fields(about))
 
 
 def first_line(id: str, agent: str, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -616,7 +621,7 @@ def _write(session: Session, conversation: Conversation, new_id: Callable[[], st
         session.rewind(head)
 
 
-def create_session(store: Store, agent: str, id: str, about: Mapping[str, Any], entries: Sequence[Entry]) -> bool:
+def create_session(store: Store, agent: str, id: str, about: bytes, entries: Sequence[Entry]) -> bool:
     """Creates a session with these entries, each after the one before it, in one write. Returns False if the session
     exists, or if this store or these entries need `Session.open`. `about` is what `described` returns.
     """
@@ -626,7 +631,8 @@ def create_session(store: Store, agent: str, id: str, about: Mapping[str, Any], 
 
     def lines() -> list[bytes]:
         blobs = store.blobs(agent)
-        written = [jsontext.write(first_line(id, agent, about))]
+        first = jsontext.write(first_line(id, agent, {}))
+        written = [first if about == b"{}" else b"%b,%b" % (first[:-1], about[1:])]
         for entry in entries:
             line, stored = readable_line(entry), media.externalize(entry.message, blobs)
             written.append(line if stored is entry.message else encode_line(replace(entry, message=stored)))
