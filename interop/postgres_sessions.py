@@ -21,7 +21,9 @@ from msgspec.structs import replace
 import interlingua as il
 from interlingua.connect.debug import DebugConnector, ScriptedCall, Step
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.sessions import Session, SessionBusy, Store, save
+from interlingua.gateway.exchange import ClientKey, Exchange
+from interlingua.gateway.recording import SessionWriter, decode_record, encode_record
+from interlingua.sessions import Session, SessionBusy, SessionError, Store, save
 from interlingua.sessions.files import FileStore
 from interlingua.sessions.gc import collect_blobs, collect_branches
 from interlingua.sessions.postgres_index import PostgresTextIndex
@@ -131,6 +133,76 @@ def work(address: str, name: str) -> None:
     with Session.open(name, store=address) as session:
         for turn in range(TURNS):
             session.append(il.UserMessage(content=f"{name} {turn}"))
+
+
+def together(address: str) -> None:
+    """Appends to a session are one commit, which an error in the middle takes back whole."""
+    line = b'{"role":"user","content":"Hi","id":"a"}'
+    store, other = postgres_store(address), postgres_store(address)
+    check(store.create("group", "0", lambda: [line]), "a session is created at once")
+    check(not other.create("group", "0", lambda: [line]), "and once")
+    with Session.open("0", agent="group", store=store) as session:
+        try:
+            with session.grouped():
+                session.append(il.UserMessage(content="lost"))
+                with contextlib.suppress(SessionError):
+                    store.database.rows("SELECT 1 / 0")
+        except SessionError:
+            check([m.content for m in session.messages] == ["Hi"], "an aborted group is reported, and leaves nothing")
+        else:
+            sys.exit("PostgreSQL: an aborted group was taken for a written one")
+        session.append(il.UserMessage(content="kept"))
+    with Session.open("0", agent="group", store=other, read_only=True) as session:
+        check([m.content for m in session.messages] == ["Hi", "kept"], "a session goes on after an aborted group")
+    store.close()
+    other.close()
+
+
+def recording(address: str) -> None:
+    """Two recorders of one conversation, each with a connection of its own, write every turn once."""
+    ready = multiprocessing.Barrier(2)
+    workers = [multiprocessing.Process(target=record, args=(address, ready, at)) for at in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    check(all(not worker.exitcode for worker in workers), "two recorders report no record as lost")
+    store = postgres_store(address)
+    found = store.sessions("gateway")
+    check([info.messages for info in found] == [2 * TURNS] * 10, "two recorders write each turn once")
+    store.close()
+
+
+def record(address: str, ready: "multiprocessing.synchronize.Barrier", at: int) -> None:
+    writer = SessionWriter(postgres_store(address))
+    outcomes: list[tuple[int, str | None]] = []
+    ready.wait(30)
+    histories: list[list[il.AgentMessage]] = [[] for _ in range(10)]
+    for turn in range(TURNS):
+        records = []
+        for number, messages in enumerate(histories):
+            messages.append(il.UserMessage(content=f"{number}: {turn}?"))
+            answer = il.AssistantMessage(content=f"{number}: {turn}.")
+            key = ClientKey(name="k")
+            request = il.Request(model=il.ModelDescriptor(id="m"), context=il.Context(messages=tuple(messages)))
+            exchange = Exchange(
+                id=f"{turn}-{number}",
+                key=key,
+                wire=il.wire("anthropic"),
+                asked_model="m",
+                is_stream=False,
+                started=time.time(),
+                request=request,
+                response=answer,
+            )
+            records.append(decode_record(encode_record(turn * 10 + number, exchange)))
+            messages.append(answer)
+        outcomes += writer.write(records[::-1] if at else records)
+        writer.release()
+    outcomes += writer.close()
+    lost = [reason for _, reason in outcomes if reason is not None]
+    if lost or len({number for number, _ in outcomes}) != 10 * TURNS:
+        sys.exit(f"PostgreSQL: {len(lost)} records are lost: {lost[:3]}")
 
 
 def clearing(address: str) -> None:
@@ -296,7 +368,7 @@ def main() -> None:
         return
     with server(place) as address:
         # Search comes first: both indexes must have the same sessions.
-        for part in (searching, same_as_files, one_writer, many, clearing, no_call_twice):
+        for part in (searching, same_as_files, one_writer, many, together, recording, clearing, no_call_twice):
             part(address)
 
 

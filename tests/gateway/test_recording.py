@@ -5,7 +5,9 @@ import base64
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from msgspec.structs import replace
 
 import interlingua as il
 from gateway.stores import exchange
+from interlingua.gateway import recording
 from interlingua.gateway.exchange import ClientKey, Exchange
 from interlingua.gateway.recorder import Recorder, recorder_of
 from interlingua.gateway.recording import (
@@ -29,6 +32,7 @@ from interlingua.gateway.replay import Replay
 from interlingua.gateway.settings_file import RecordingSettings
 from interlingua.sessions import Session, store_at
 from interlingua.sessions.files import FileStore
+from interlingua.sessions.sql import sqlite_store
 from interlingua.values.errors import BadRequest
 from interlingua.values.losses import Loss
 from interlingua.values.messages import (
@@ -40,6 +44,7 @@ from interlingua.values.messages import (
     ToolCall,
     Usage,
     UserMessage,
+    text_of,
 )
 from interlingua.values.request import Context, Request
 
@@ -395,6 +400,75 @@ def test_a_new_session_is_the_same_however_it_is_written(tmp_path: Path, session
         assert 1 == len([one for one in home.rglob("*") if "blobs" in one.parts and one.is_file()])
     assert written[0] == written[1]
     assert 5 == len(written[0])
+
+
+def _later(writer: SessionWriter, number: int, session: str, text: str) -> list[tuple[int, str | None]]:
+    """Writes a turn that continues a conversation, for which its session is opened."""
+    one = turn(["Hello", echo(answer("Hi")), text], answer(f"To {text}"), session=session)
+    return writer.write([decode_record(encode_record(number, one))])
+
+
+@pytest.mark.parametrize("kind", ["files", "sqlite"])
+def test_two_writers_that_close_at_once_wait_for_each_other(tmp_path: Path, kind: str) -> None:
+    """Each has what the other waits for: both are written."""
+    place = None if kind == "files" else f"sqlite:{tmp_path / 's.db'}"
+    first, second = (SessionWriter(store_at(place, tmp_path)) for _ in range(2))
+    assert [(1, None)] == _later(first, 1, "a", "one")
+    assert [(2, None)] == _later(second, 2, "b", "two")
+    assert [] == _later(first, 3, "b", "three") == _later(second, 4, "a", "four")
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = [one for some in pool.map(SessionWriter.close, (first, second)) for one in some]
+    assert [(3, None), (4, None)] == sorted(outcomes)
+
+
+def test_a_session_with_much_traffic_is_left_to_others_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker's turn of it is written in the meantime, and the own turns after that."""
+    now = 0.0
+    monkeypatch.setattr(recording, "time", SimpleNamespace(monotonic=lambda: now))
+    first, second = (SessionWriter(FileStore(tmp_path)) for _ in range(2))
+    assert [(1, None)] == _later(first, 1, "a", "one")
+    now += recording.HOLD
+    assert [(2, None)] == _later(first, 2, "a", "one more")
+    now += 0.01
+    first.release()
+    assert [] == _later(first, 4, "a", "two")
+    assert recording.RETRY == first.due()
+    assert [(3, None)] == _later(second, 3, "a", "three")
+    second.close()
+    assert [] == first.write(())
+    now += recording.GIVE_WAY
+    assert [(4, None)] == first.write(())
+    first.close()
+
+
+def test_records_that_arrive_together_are_one_commit_of_a_database(tmp_path: Path) -> None:
+    """What does not fit into it takes nothing else with it, and is reported; all others are there, once."""
+    store = sqlite_store(tmp_path / "s.db")
+    writer = SessionWriter(store)
+    first = [turn([f"Hello {at}"], answer(f"Hi {at}")) for at in range(5)]
+    assert [(at, None) for at in range(5)] == writer.write(
+        [decode_record(encode_record(at, one)) for at, one in enumerate(first)]
+    )
+    ((pages,),) = store.database.rows("PRAGMA page_count")
+    store.database.rows(f"PRAGMA max_page_count = {pages + 40}")
+    later = [turn([f"Hello {at}", echo(answer(f"Hi {at}")), "And?"], answer(f"More {at}")) for at in range(5)]
+    later[2:2] = [turn(["x" * 1_000_000], answer("Too large")), turn(["Hello"], answer("New"))]
+    outcomes = dict(writer.write([decode_record(encode_record(at, one)) for at, one in enumerate(later)]))
+    assert {at: at == 2 for at in range(7)} == {at: reason is not None for at, reason in outcomes.items()}
+    assert "not saved" in str(outcomes[2])
+    writer.close()
+    store = sqlite_store(tmp_path / "s.db")
+    found = []
+    for info in store.sessions(AGENT):
+        with Session.open(info.id, agent=AGENT, store=store, read_only=True) as session:
+            assert not session.problems
+            found.append([text_of(message.content) for message in session.messages])
+    store.close()
+    assert sorted(found) == sorted(
+        [["Hello", "New"], *([f"Hello {at}", f"Hi {at}", "And?", f"More {at}"] for at in range(5))]
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no limit to set")

@@ -12,7 +12,8 @@ import pytest
 import interlingua as il
 from interlingua.sessions import Session, SessionBusy, SessionError, Store, save, store_at
 from interlingua.sessions.files import CATALOGUE, FileStore
-from sessions.making import texts, user
+from interlingua.sessions.sql import sqlite_store
+from sessions.making import fill, texts, user
 
 
 def test_a_store_is_named_by_its_address(tmp_path: Path) -> None:
@@ -200,3 +201,72 @@ def test_of_many_that_create_a_session_one_does(tmp_path: Path) -> None:
             assert "opened" == texts(session.messages)[-1]
             found += [text for text in texts(session.messages) if text != "opened"]
     assert created == len(found)
+
+
+def test_a_database_creates_a_session_at_once_unless_it_exists(tmp_path: Path) -> None:
+    """With its tree; of several processes that create it, one does."""
+    stores = [store_at(f"sqlite:{tmp_path / 's.db'}") for _ in range(3)]
+    first, second = b'{"role":"user","content":"Hi","id":"a"}', b'{"role":"user","content":"Yes","id":"b"}'
+
+    def create(at: int) -> int:
+        return sum(stores[at].create("main", str(id), lambda: [first, second]) for id in range(40))
+
+    with ThreadPoolExecutor(3) as pool:
+        assert 40 == sum(pool.map(create, range(3)))
+    with pytest.raises(SessionError, match="invalid session name"):
+        stores[0].create("main", "a\0b", lambda: [first])
+    with pytest.raises(ZeroDivisionError):
+        stores[0].create("main", "broken", lambda: [b"%d" % (1 // 0)])
+    for id in range(40):
+        with Session.open(str(id), store=stores[id % 3]) as session:
+            session.append(user("again"))
+            assert ["Hi", "Yes", "again"] == texts(session.messages)
+    assert 40 == len(stores[0].sessions("main"))
+    for store in stores:
+        store.close()
+
+
+def test_a_group_in_a_database_is_one_commit(tmp_path: Path) -> None:
+    """Others see all of it or nothing; what was appended before an error of the caller is kept."""
+    address = f"sqlite:{tmp_path / 's.db'}"
+    with Session.open("s", store=address) as session, Session.open("t", store=session.store) as other:
+        fill(session, user("a"))
+        with Session.open("s", store=address, read_only=True) as seen:
+            with session.store.grouped(), session.grouped():
+                session.append(user("b"))
+                other.append(user("x"))
+                session.append(user("c"))
+                assert ["a"] == texts(seen.messages)
+                assert ["a", "b", "c"] == texts(session.messages)
+            seen.refresh()
+            assert ["a", "b", "c"] == texts(seen.messages)
+            with pytest.raises(ZeroDivisionError), session.grouped():
+                session.append(user("d"))
+                raise ZeroDivisionError
+            seen.refresh()
+            assert ["a", "b", "c", "d"] == texts(seen.messages)
+
+
+@pytest.mark.parametrize("size", [20_000, 3_000_000], ids=["in the middle", "at the end"])
+def test_a_group_that_a_full_database_ends_leaves_nothing(tmp_path: Path, size: int) -> None:
+    """Neither in the file nor in the session, which goes on from what was there before."""
+    store = sqlite_store(tmp_path / "s.db")
+    database = store.database
+    with Session.open("s", store=store) as session:
+        fill(session, user("a"))
+        ((pages,),) = database.rows("PRAGMA page_count")
+        database.rows(f"PRAGMA max_page_count = {pages + 20}")
+        with pytest.raises(SessionError, match="not saved"), session.grouped():
+            session.append(user("b"))
+            with pytest.raises(SessionError):
+                session.append(user("c" * size))
+                session.append(user("d" * 200_000))
+            session.append(user("e" * 20_000))
+        database.rows("PRAGMA max_page_count = 100000")
+        assert ["a"] == texts(session.messages)
+        session.append(user("f"))
+        assert ["a", "f"] == texts(session.messages)
+    with Session.open("s", store=store, read_only=True) as session:
+        assert ["a", "f"] == texts(session.messages)
+        assert not session.problems
+    store.close()

@@ -63,6 +63,7 @@ IDLE = 2.0  # seconds without an exchange after which a session is closed, so th
 HOLD = 4.0  # seconds after which a session is closed in any case: another worker may wait for it
 BUSY = 10.0  # seconds to wait for another writer of a session
 RETRY = 0.05  # seconds between two attempts to open a session that another writer has
+GIVE_WAY = 1.0  # seconds for which a session that was closed after `HOLD` is left to others: time to retry
 _OPEN = 256  # sessions that are open at once, with two files each; fewer where the system allows fewer files
 _UNSYNCED = 64  # new sessions that are synced when they are idle; under load, the system writes them itself
 _FIRST_TURN = 4  # entries of a new session that are written at once
@@ -332,6 +333,7 @@ class SessionWriter:
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._created: OrderedDict[str, float] = OrderedDict()  # sessions in one write, not synced, and when
         self._waiting: dict[str, _Waiting] = {}
+        self._given_way: dict[str, float] = {}  # sessions that are left to others for a while, and until when
         self._max_open = min(_OPEN, _file_limit() // 4)
 
     def write(self, records: Sequence[RecordedExchange]) -> list[Outcome]:
@@ -351,11 +353,19 @@ class SessionWriter:
             else:
                 turns.setdefault(turn.session, []).append(turn)
         waiting, self._waiting = self._waiting, {}
-        for id, one in waiting.items():
-            outcomes += self._write(id, one.turns, one.until)
-        for id, some in turns.items():
-            outcomes += self._write(id, some)
-        return outcomes
+        given: list[tuple[str, list[_Turn], float | None]] = [(id, some, None) for id, some in turns.items()]
+        given = [(id, one.turns, one.until) for id, one in waiting.items()] + given
+        try:
+            with self._store.grouped():
+                written = [outcome for one in given for outcome in self._write(*one)]
+        except SessionError:  # none of it is written: each again, by itself
+            self._waiting = {}
+            for id in list(self._open):
+                self._close(id)
+            for id, _, _ in given:
+                self._created.pop(id, None)
+            written = [outcome for one in given for outcome in self._write(*one)]
+        return outcomes + written
 
     def due(self) -> float | None:
         """Returns the seconds until `write` and `release` should be called again; None if nothing is pending."""
@@ -373,6 +383,8 @@ class SessionWriter:
                 self._close(id, sync=True)
             elif now > one.opened + HOLD:
                 self._close(id)
+                self._given_way[id] = now + GIVE_WAY
+        self._given_way = {id: until for id, until in self._given_way.items() if until > now}
         self._sync_created(now - IDLE)
 
     def _sync_created(self, before: float) -> None:
@@ -386,11 +398,13 @@ class SessionWriter:
     def close(self) -> list[Outcome]:
         """Writes what is pending, as far as possible, and closes all sessions."""
         outcomes: list[Outcome] = []
-        while self._waiting:
+        while True:
+            for id in list(self._open):  # first: another process, which closes too, may wait for one of them
+                self._close(id, sync=True)
+            if not self._waiting:
+                break
             time.sleep(RETRY)
             outcomes += self.write(())
-        for id in list(self._open):
-            self._close(id, sync=True)
         self._sync_created(math.inf)
         self._store.close()
         return outcomes
@@ -565,6 +579,8 @@ class SessionWriter:
     def _opened(self, id: str, turn: _Turn) -> _Open:
         place = self._open.get(id)
         if place is None:
+            if time.monotonic() < self._given_way.get(id, 0.0):
+                raise SessionBusy(id, None)
             place = self._open[id] = _Open(self._session(id, turn))
             if len(self._open) > self._max_open:
                 self._close(next(iter(self._open)))

@@ -507,6 +507,10 @@ class FileStore:
                 os.unlink(part)  # noqa: PTH108 (with every new session: `Path.unlink` takes longer)
         return True
 
+    def grouped(self) -> contextlib.AbstractContextManager[None]:
+        """Each write is one of its own: no file system commits changes of several files together."""
+        return contextlib.nullcontext()
+
     def sync(self, agent: str, ids: Sequence[str]) -> None:
         for id in ids:
             with contextlib.suppress(FileNotFoundError):  # it was deleted

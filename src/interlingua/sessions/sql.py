@@ -49,7 +49,11 @@ class Database(Protocol):
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]: ...
     def transaction(self) -> AbstractContextManager[None]:
-        """An exclusive transaction; raises SessionError on failure."""
+        """An exclusive transaction, or a part of the one that it is in; raises SessionError on failure."""
+        ...
+
+    def grouped(self) -> AbstractContextManager[None]:
+        """One transaction for writes to several sessions, where others cannot wait for a part of it."""
         ...
 
     def sync(self) -> None: ...
@@ -157,16 +161,9 @@ class SqlLog:
         if self._release is None:
             raise SessionError(f"{self.where}: opened read-only; open it for writing, or fork it")
         first, head = self._count, self._head
-        added: dict[str, int] = {}
-        into = "INSERT INTO lines (session, n, kind, parent, orphan, id, line) VALUES (?, ?, ?, ?, ?, ?, ?)"
         try:
             with self._database.transaction():
-                for number, raw in enumerate(lines, first):
-                    (kind, parent, orphan), id = _placed(raw, head, lambda name: added.get(name, self.find(name)))
-                    self._database.rows(into, self._number, number, kind, parent, int(orphan), id, raw)
-                    head = head_after(number, kind, parent)
-                    if id is not None:
-                        added[id] = number
+                head = _insert(self._database, self._number, lines, first, head, self.find)
                 now = int(time.time() * 1000)
                 self._database.rows("UPDATE sessions SET modified = ? WHERE number = ?", now, self._number)
                 self._database.notify(self._number)
@@ -176,9 +173,21 @@ class SqlLog:
         self._count, self._head = first + len(lines), head
         return first
 
-    def grouped(self) -> AbstractContextManager[None]:
-        """Each append is its own transaction, inside a group too."""
-        return contextlib.nullcontext()
+    @contextlib.contextmanager
+    def grouped(self) -> Iterator[None]:
+        raised: Exception | None = None
+        try:
+            with self._database.transaction():
+                try:
+                    yield
+                except Exception as error:  # what was appended before it is kept
+                    raised = error
+        except BaseException:
+            self._count, self._head = 0, ROOT
+            self.rebuild()
+            raise
+        if raised is not None:
+            raise raised
 
     def _is_saved(self, first: int, lines: Sequence[bytes]) -> bool:
         """Whether a commit that was reported as failed took place: the server's response may have been lost."""
@@ -209,6 +218,21 @@ class SqlLog:
         return self._database.rows(statement, self._number, *values)
 
 
+def _insert(
+    database: Database, session: int, lines: Sequence[bytes], first: int, head: int, find: Callable[[str], int | None]
+) -> int:
+    """Inserts lines from number `first`, and returns the number of the head after them."""
+    into = "INSERT INTO lines (session, n, kind, parent, orphan, id, line) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    added: dict[str, int] = {}
+    for number, raw in enumerate(lines, first):
+        (kind, parent, orphan), id = _placed(raw, head, lambda name: added[name] if name in added else find(name))
+        database.rows(into, session, number, kind, parent, int(orphan), id, raw)
+        head = head_after(number, kind, parent)
+        if id is not None:
+            added[id] = number
+    return head
+
+
 def _placed(raw: bytes, head: int, find: Callable[[str], int | None]) -> tuple[LinePlace, str | None]:
     if not raw.strip():
         return LinePlace(BLANK, head), None
@@ -227,6 +251,12 @@ def _deleted(name: str) -> Deleted | None:
     """The deleted session that has this name in the table; None for one that is not deleted."""
     id, sign, at = name.rpartition(_DELETED)
     return Deleted(id, int(at)) if sign and at.isdecimal() else None
+
+
+def _check_names(agent: str, id: str) -> None:
+    for name, what in ((agent, "agent"), (id, "session")):
+        if not isinstance(name, str) or not name.isprintable() or not name:
+            raise SessionError(f"invalid {what} name {name!r}; use letters, digits and ._-")
 
 
 class SqlStore:
@@ -259,9 +289,7 @@ class SqlStore:
         return summary(SqlLog(self._database, agent, id, number), base)
 
     def open(self, agent: str, id: str, *, write: bool, create: bool) -> Log:
-        for name, what in ((agent, "agent"), (id, "session")):
-            if not isinstance(name, str) or not name.isprintable() or not name:
-                raise SessionError(f"invalid {what} name {name!r}; use letters, digits and ._-")
+        _check_names(agent, id)
         release = self._database.lease(agent, id) if write else None
         try:
             return SqlLog(self._database, agent, id, self._number(agent, id, write and create), release)
@@ -283,7 +311,20 @@ class SqlStore:
         return int(found[0][0])
 
     def create(self, agent: str, id: str, lines: Callable[[], Sequence[bytes]]) -> bool:
-        return False  # `open` takes as few statements
+        _check_names(agent, id)
+        into = (
+            "INSERT INTO sessions (agent, id, modified) VALUES (?, ?, ?) ON CONFLICT (agent, id) DO NOTHING"
+            " RETURNING number"
+        )
+        with self._database.transaction():
+            found = self._database.rows(into, agent, id, int(time.time() * 1000))
+            for (number,) in found:
+                _insert(self._database, number, lines(), 0, ROOT, lambda name: None)
+                self._database.notify(number)
+        return bool(found)
+
+    def grouped(self) -> AbstractContextManager[None]:
+        return self._database.grouped()
 
     def sync(self, agent: str, ids: Sequence[str]) -> None:
         self._database.sync()
@@ -416,6 +457,7 @@ class _Sqlite:
         self.where = str(path)
         self._path = path
         self._lock = threading.RLock()
+        self._depth = 0  # of transactions
         try:
             private_database(path)
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
@@ -441,12 +483,16 @@ class _Sqlite:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         with self._lock:
+            if self._depth and not self._connection.in_transaction:  # see `_roll_back`
+                raise SessionError(f"{self.where}: not saved: an earlier error ended the transaction")
+            # sqlite.org/lang_transaction.html: IMMEDIATE takes the write lock at once; a transaction that reads first
+            # may fail when it writes. sqlite.org/lang_savepoint.html: savepoints nest, the latest of a name counts.
+            begin, end = ("SAVEPOINT part", "RELEASE part") if self._depth else ("BEGIN IMMEDIATE", "COMMIT")
+            self._depth += 1
             try:
-                # sqlite.org/lang_transaction.html: takes the write lock at once; a transaction that reads first may
-                # fail when it writes.
-                self._connection.execute("BEGIN IMMEDIATE")
+                self._connection.execute(begin)
                 yield
-                self._connection.execute("COMMIT")
+                self._connection.execute(end)
             except sqlite3.Error as error:
                 self._roll_back()
                 raise SessionError(
@@ -455,12 +501,21 @@ class _Sqlite:
             except BaseException:
                 self._roll_back()
                 raise
+            finally:
+                self._depth -= 1
 
     def _roll_back(self) -> None:
-        """Ends the transaction; after some errors, a full disk among them, SQLite has ended it already."""
+        """Ends the transaction, or undoes a part; after some errors, a full disk among them, SQLite has ended it all
+        already (sqlite.org/lang_transaction.html, 3).
+        """
         with contextlib.suppress(sqlite3.Error):
             if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+                self._connection.execute("ROLLBACK" if self._depth == 1 else "ROLLBACK TO part")
+                if self._depth > 1:
+                    self._connection.execute("RELEASE part")
+
+    def grouped(self) -> AbstractContextManager[None]:
+        return self.transaction()
 
     def sync(self) -> None:
         """Does nothing: in WAL mode with `synchronous = FULL` every commit is synced (sqlite.org/pragma.html)."""
@@ -534,8 +589,18 @@ class _Postgres:
             try:
                 with self._connection.transaction():
                     yield
+                    # A failed statement aborts the transaction, whose COMMIT is then a ROLLBACK without an error
+                    # (postgresql.org/docs/current/sql-commit.html).
+                    if self._connection.info.transaction_status is self._psycopg.pq.TransactionStatus.INERROR:
+                        raise SessionError(f"{self.where}: not saved: an earlier error ended the transaction")
             except self._psycopg.Error as error:
                 raise SessionError(f"{self.where}: not saved: {error}") from error
+
+    def grouped(self) -> AbstractContextManager[None]:
+        """Each write is a transaction: two groups with the same sessions in another order would wait for each other
+        (postgresql.org/docs/current/explicit-locking.html, Deadlocks), and the server commits those of many at once.
+        """
+        return contextlib.nullcontext()
 
     def sync(self) -> None:
         """Does nothing: a commit is on the server's disk when it returns."""
