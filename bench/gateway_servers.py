@@ -149,7 +149,7 @@ async def proxy(port: int, behind: int, *, translates: bool) -> None:
 # --- the gateway -----------------------------------------------------------------------------------------------------
 
 
-async def gateway(port: int, behind: int, wire: str, *, records: bool = False, limits: str | None = None) -> None:
+async def gateway(port: int, behind: int, wire: str, *, records: str | None = None, limits: str | None = None) -> None:
     provider = ProviderSettings(id="up", api=wire, base_url=f"http://127.0.0.1:{behind}", api_keys=("key",))
     alias = Alias(name=MODEL, targets=(Target(model=f"up/{MODEL}"),))
     listen = Listen(port=port, reuse_port=False)
@@ -157,7 +157,11 @@ async def gateway(port: int, behind: int, wire: str, *, records: bool = False, l
         folder = Path(home)
         settings = ServeSettings(
             gateway=Settings(providers=(provider,), aliases=(alias,), listen=listen),
-            recording=RecordingSettings(enabled=records, home=str(folder / "sessions")),
+            recording=RecordingSettings(
+                enabled=records is not None,
+                home=str(folder / "sessions"),
+                store=f"sqlite:{folder / 'sessions.db'}" if records == "sqlite" else None,
+            ),
             state=StateSettings(limits=limits),
         )
         keys = ClientKeys(folder / "keys.json")
@@ -176,7 +180,8 @@ SERVERS: dict[str, Callable[[int, int, str], Coroutine[Any, Any, None]]] = {
     "bare": lambda port, behind, _: proxy(port, behind, translates=False),
     "codec": lambda port, behind, _: proxy(port, behind, translates=True),
     "gateway": gateway,
-    "recording": lambda port, behind, wire: gateway(port, behind, wire, records=True),
+    "recording": lambda port, behind, wire: gateway(port, behind, wire, records="files"),
+    "recording-sqlite": lambda port, behind, wire: gateway(port, behind, wire, records="sqlite"),
     "redis": lambda port, behind, wire: gateway(port, behind, wire, limits=os.environ["GATEWAY_BENCH_REDIS"]),
 }
 
