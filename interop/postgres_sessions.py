@@ -158,6 +158,29 @@ def together(address: str) -> None:
     other.close()
 
 
+def crowd(address: str) -> None:
+    """More sessions are open than the server allows connections, each for one writer."""
+    store = postgres_store(address)
+    sessions = [Session.open(str(at), agent="crowd", store=store) for at in range(300)]
+    for session in sessions:
+        session.append(il.UserMessage(content="Hi"))
+    busy = 0
+    for other in (store, postgres_store(address)):
+        for at in range(0, 300, 100):
+            try:
+                Session.open(str(at), agent="crowd", store=other)
+            except SessionBusy:
+                busy += 1
+    check(busy == 6, "300 open sessions exclude other writers")
+    for session in sessions:
+        session.close()
+    for at in range(0, 300, 100):
+        with Session.open(str(at), agent="crowd", store=store) as session:
+            session.append(il.UserMessage(content="again"))
+    check(len(store.sessions("crowd")) == 300, "closed ones are free again")
+    store.close()
+
+
 def recording(address: str) -> None:
     """Two recorders of one conversation, each with a connection of its own, write every turn once."""
     ready = multiprocessing.Barrier(2)
@@ -368,7 +391,7 @@ def main() -> None:
         return
     with server(place) as address:
         # Search comes first: both indexes must have the same sessions.
-        for part in (searching, same_as_files, one_writer, many, together, recording, clearing, no_call_twice):
+        for part in (searching, same_as_files, one_writer, many, together, crowd, recording, clearing, no_call_twice):
             part(address)
 
 

@@ -559,6 +559,8 @@ class _Postgres:
         self._address = address
         self._lock = threading.RLock()
         self._connection = self._connect()
+        self._leases: psycopg.Connection[Any] | None = None
+        self._leased: set[int] = set()  # keys of locks
         info = self._connection.info
         self.where = f"postgresql://{info.host}/{info.dbname}"
         with self.transaction():
@@ -626,19 +628,29 @@ class _Postgres:
         return ThreadWatch(block, connection.close)
 
     def lease(self, agent: str, id: str) -> Callable[[], None]:
-        """Takes the lock on a separate connection, so that two sessions of one process exclude each other too."""
-        connection = self._connect()
-        try:
-            # postgresql.org/docs/current/explicit-locking.html, Advisory Locks: held until the end of the connection,
-            # and granted again to one that has it.
-            taken = connection.execute("SELECT pg_try_advisory_lock(%s)", [_key(agent, id)]).fetchone()
-        except self._psycopg.Error as error:
-            connection.close()
-            raise SessionError(f"no response from the session database: {error}") from error
-        if not taken or not taken[0]:
-            connection.close()
-            raise SessionBusy(f"{self.where}: {agent}/{id}", self._owner(agent, id))
-        return connection.close
+        """Takes the lock on a connection for all locks of this store: servers allow few, 100 by default."""
+        key = _key(agent, id)
+        with self._lock:
+            try:
+                if self._leases is None or self._leases.closed:
+                    self._leases = self._connect()
+                # postgresql.org/docs/current/explicit-locking.html, Advisory Locks: held until the end of the
+                # connection, and granted again to one that has it.
+                taken = key not in self._leased and self._leases.execute(
+                    "SELECT pg_try_advisory_lock(%s)", [key]
+                ).fetchone() == (True,)
+            except self._psycopg.Error as error:
+                raise SessionError(f"no response from the session database: {error}") from error
+            if not taken:
+                raise SessionBusy(f"{self.where}: {agent}/{id}", self._owner(agent, id))
+            self._leased.add(key)
+        return lambda: self._release(key)
+
+    def _release(self, key: int) -> None:
+        with self._lock, contextlib.suppress(self._psycopg.Error):  # the connection's end has released it
+            self._leased.discard(key)
+            if self._leases is not None:
+                self._leases.execute("SELECT pg_advisory_unlock(%s)", [key])
 
     def _owner(self, agent: str, id: str) -> str | None:
         # postgresql.org/docs/current/view-pg-locks.html: a bigint key is shown as its high half in `classid` and its
@@ -652,6 +664,8 @@ class _Postgres:
 
     def close(self) -> None:
         self._connection.close()
+        if self._leases is not None:
+            self._leases.close()
 
 
 _CHANNEL = "interlingua_sessions"
