@@ -87,10 +87,10 @@ def test_what_is_remembered_of_tables_does_not_grow() -> None:
     """
     block = TextBlock(text="a", refusal=True)
     list(static_losses(block, {}, "x"))
-    before = losses._fields.cache_info().currsize
+    before = losses.field_rows.cache_info().currsize
     for at in range(100):
         list(static_losses(block, dropped("TextBlock.refusal", f"reason {at}"), "x"))
-    assert before == losses._fields.cache_info().currsize
+    assert before == losses.field_rows.cache_info().currsize
 
 
 # --- the walk over a source ------------------------------------------------------------------------------------------

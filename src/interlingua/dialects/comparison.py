@@ -4,13 +4,11 @@ For file formats, where this is simpler than reporting each loss. Wires report w
 losses of every exchange, and decoding each body again would cost more than encoding it.
 """
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import FieldInfo
-from msgspec.structs import fields as struct_fields
+from msgspec.structs import astuple
 
 from ..values.folding import parse_arguments
 from ..values.losses import (
@@ -21,6 +19,7 @@ from ..values.losses import (
     SupportTable,
     answered_calls,
     extra_losses,
+    field_rows,
     off_path,
     own_fields,
     places,
@@ -115,13 +114,16 @@ class _Comparison:
             else:
                 yield self._lost(path, name.partition(".")[2], self._support.get(name, OTHER))
 
-    def _fields(self, before: Any, after: Any, path: str, but: tuple[str, ...] = ()) -> Iterator[Loss]:
-        for field in _fields_of(type(before)):
-            one, other, inner = getattr(before, field.name), getattr(after, field.name), f"{path}.{field.encode_name}"
-            if field.name == "extra":
+    def _fields(self, before: Struct, after: Struct, path: str, but: tuple[str, ...] = ()) -> Iterator[Loss]:
+        rows = zip(field_rows(type(before)), astuple(before), astuple(after), strict=True)
+        for (name, encode_name, _, key), one, other in rows:
+            if one is other or (type(one) is str and one == other) or (name == "extra" and not one):
+                continue  # most are equal: for those no path is built
+            inner = f"{path}.{encode_name}"
+            if name == "extra":
                 yield from self._extra(one, other, inner)
-            elif field.name not in but and not _is_filled_in(field.name, one) and not _is_stale(before, field.name):
-                yield from self.value(one, other, inner, f"{type(before).__name__}.{field.name}")
+            elif name not in but and not _is_filled_in(name, one) and not _is_stale(before, name):
+                yield from self.value(one, other, inner, key)
 
     def _extra(self, before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator[Loss]:
         for owner, residual in before.items():
@@ -137,8 +139,6 @@ class _Comparison:
         return Loss(path, what, support.why or OTHER.why, severity)
 
 
-_fields_of: Callable[[type[Struct]], tuple[FieldInfo, ...]]
-_fields_of = functools.cache(struct_fields)  # msgspec reads all annotations of a class each time
 _PLACELESS = Entry(message=UserMessage(content=None))  # an entry without ids, as in a list
 
 

@@ -472,7 +472,7 @@ class _Walk:
             self.found.append(Loss(path, value.role, "this wire has no such role", "dropped"))
 
     def _fields_of(self, cls: type[Struct]) -> _Fields:
-        rows = [(*row, self.support.get(key, KEPT)) for *row, key in _fields(cls)]
+        rows = [(*row, self.support.get(key, KEPT)) for *row, key in field_rows(cls)]
         found = self._fields[cls] = (
             tuple(default for _, _, default, _ in rows),
             tuple((one, name, support, one != "extra" and support.kind in _LOST) for one, name, _, support in rows),
@@ -683,7 +683,7 @@ _NO_ROLE = Support("dropped", "this wire has no such role")
 
 
 @functools.cache  # bounded by the number of value classes
-def _fields(cls: type[Struct]) -> tuple[tuple[str, str, Any, str], ...]:
+def field_rows(cls: type[Struct]) -> tuple[tuple[str, str, Any, str], ...]:
     """Per field: its name, its JSON name, its default, and its key in a support table."""
     return tuple((f.name, f.encode_name, f.default, f"{cls.__name__}.{f.name}") for f in struct_fields(cls))
 
