@@ -57,6 +57,7 @@ def test_what_returns_is_no_loss() -> None:
         (asked((il.TextBlock(text="Hi"),)), {}, [("$.messages[0].content", "content", "record")]),
         (asked("Ho"), {}, [("$.messages[0].content", "content", "weakened")]),
         (asked((il.TextBlock(text="Ho"),)), {}, [("$.messages[0].content", "content", "weakened")]),
+        (asked(()), {}, [("$.messages[0].content", "content", "weakened")]),
         (answered(response_id=None), {}, [("$.messages[1].responseId", "response_id", "weakened")]),
         (
             answered(response_id=None),
@@ -88,6 +89,40 @@ def test_a_difference_is_a_loss_of_its_kind(again: Conversation, support: Suppor
     As the table has it; what should have returned is weakened, and a text in another form is bookkeeping.
     """
     assert expected == compared(again, support)
+
+
+DOCUMENT = il.DocumentBlock(data="aGk=", mime_type="application/pdf")
+PARTS = (il.TextBlock(text="a"), DOCUMENT, il.TextBlock(text="b"))
+
+
+@pytest.mark.parametrize(
+    ("given", "left", "expected"),
+    [
+        (PARTS, (PARTS[0], PARTS[2]), [("[1]", "DocumentBlock", "dropped")]),
+        (
+            PARTS,
+            (),
+            [("[0]", "TextBlock", "dropped"), ("[1]", "DocumentBlock", "dropped"), ("[2]", "TextBlock", "dropped")],
+        ),
+        (PARTS[:2], "a", [("[1]", "DocumentBlock", "dropped"), ("", "content", "record")]),
+        (
+            PARTS[:2],
+            "c",
+            [("[0].text", "text", "weakened"), ("[1]", "DocumentBlock", "dropped"), ("", "content", "record")],
+        ),
+        ((DOCUMENT,), "", [("[0]", "DocumentBlock", "dropped"), ("", "content", "record")]),
+        ((il.TextBlock(text=""),), "", [("", "content", "record")]),
+        ((DOCUMENT,), None, [("[0]", "DocumentBlock", "dropped"), ("", "content", "record")]),
+        (PARTS, (il.TextBlock(text="ab"),), [("", "content", "weakened")]),
+    ],
+)
+def test_blocks_that_a_format_leaves_out_are_named(given: Any, left: Any, expected: list[tuple[str, str, str]]) -> None:
+    """
+    If the others were read back; which of several texts are missing is not guessed.
+    """
+    source = replace(SOURCE, entries=(asked(given).entries[0], *SOURCE.entries[1:]))
+    place = "$.messages[0].content"
+    assert [(place + path, *rest) for path, *rest in expected] == compared(asked(left), source=source)
 
 
 def test_arguments_that_were_changed_need_not_their_text() -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import astuple
 
 from ..values.folding import parse_arguments
 from ..values.losses import (
+    KEPT,
     Loss,
     Losses,
     Severity,
@@ -32,6 +33,8 @@ from .residual import same
 
 OTHER = Support("weakened", "the format writes it in another way")
 NO_PLACE = "the format has no place for such a message"
+NO_BLOCK = "the format has no place for such a block"
+SPELLING = "a text is a string or a block, as the format has it"
 OTHER_PARENT = "the file has it behind another message"
 OTHERWISE = "messages are read together, or apart, that were not so"
 BRANCH = "a list holds one path through the tree: this is not on the way to the head"
@@ -108,11 +111,27 @@ class _Comparison:
         elif isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after):
             for at, (one, other) in enumerate(zip(before, after, strict=True)):
                 yield from self.value(one, other, f"{path}[{at}]", name)
-        elif not same(before, after):
-            if _is_spelling(before, after):
-                yield Loss(path, "content", "a text is a string or a block, as the format has it", "record")
+        elif same(before, after):
+            return
+        elif _is_spelling(before, after):
+            yield Loss(path, "content", SPELLING, "record")
+        elif name.endswith(".content") and (left := _left_of(before, after)) is not None:
+            yield from self._content(before, left, path, name)
+            if not isinstance(after, tuple):
+                yield Loss(path, "content", SPELLING, "record")
+        else:
+            yield self._lost(path, name.partition(".")[2], self._support.get(name, OTHER))
+
+    def _content(self, before: Sequence[Any], left: Sequence[Any], path: str, name: str) -> Iterator[Loss]:
+        """The blocks of content of which those that are `left` were read back."""
+        support, rest = self._support.get(name, KEPT), iter(left)
+        kinds = set(map(type, left))
+        for at, block in enumerate(before):
+            place = f"{path}[{at}]"
+            if type(block) in kinds:
+                yield from self.value(block, next(rest), place, name)
             else:
-                yield self._lost(path, name.partition(".")[2], self._support.get(name, OTHER))
+                yield Loss(place, type(block).__name__, support.why or NO_BLOCK, "dropped")
 
     def _fields(self, before: Struct, after: Struct, path: str, but: tuple[str, ...] = ()) -> Iterator[Loss]:
         rows = zip(field_rows(type(before)), astuple(before), astuple(after), strict=True)
@@ -144,6 +163,16 @@ _PLACELESS = Entry(message=UserMessage(content=None))  # an entry without ids, a
 
 def _without_context(extra: dict[str, Any]) -> dict[str, Any]:
     return {owner: residual for owner, residual in extra.items() if owner != "context"}
+
+
+def _left_of(before: Any, after: Any) -> tuple[Any, ...] | None:
+    """The blocks that were read back, if the others are those of kinds that the format leaves out; else None."""
+    if not isinstance(before, tuple) or not (after is None or isinstance(after, str | tuple)):
+        return None
+    left = blocks_of(after) if after else ()
+    kinds = [type(block) for block in left]
+    kept = [type(block) for block in before if type(block) in kinds]
+    return left if kept == kinds and len(kept) < len(before) else None
 
 
 def _is_spelling(before: Any, after: Any) -> bool:

@@ -160,7 +160,7 @@ def test_what_opencode_has_no_place_for_is_reported() -> None:
         "$.entries[1]",
         "$.messages[1]",
         "$.messages[2]",
-        "$.messages[3].content",
+        "$.messages[3].content[0]",
         "$.system",
         "$.options.temperature",
     }
