@@ -25,7 +25,7 @@ from interlingua.cli.convert import command as convert
 from interlingua.cli.formats import check_command, detect_command
 from interlingua.cli.show import command as show
 from interlingua.conversion import arrays, detection, large_sessions, sources
-from interlingua.conversion.containers import Members
+from interlingua.conversion.containers import Members, SourceError
 from interlingua.conversion.sources import Source, SourceProblem, documents, look
 from interlingua.dialects import FORMATS, FileFormat
 from interlingua.dialects.registry import register, unregister
@@ -697,6 +697,19 @@ def test_a_list_of_what_is_also_read_entry_by_entry_is_converted_in_pieces(
     path.write_bytes(b"[" + b",".join([one] * (3 * (1 << 20) // len(one))) + b"]")
     task = bulk.PieceTask(None, "openai-completions", None, False, 1 << 30)
     assert {"array"} == {piece.kind for piece in bulk.pieces(Source(path), task)}
+
+
+def test_a_file_that_is_too_large_for_one_body_names_only_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that read whole files (an import, the canvas) have no option for the limit."""
+    monkeypatch.setattr(sources, "DEFAULT_LIMIT", 1 << 20)
+    path = tmp_path / "x.json"
+    path.write_bytes(b" " * (1 << 20))
+    assert path.read_bytes() == sources.read_all(Source(path))
+    path.write_bytes(b" " * ((1 << 20) + 1))
+    with pytest.raises(SourceError, match=r"larger than 1 MB; split it$"):
+        sources.read_all(Source(path))
 
 
 def test_a_chat_beyond_the_limit_is_refused_and_the_others_are_read(

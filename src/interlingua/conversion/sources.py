@@ -210,17 +210,15 @@ def open_stream(raw: IO[bytes] | None) -> IO[bytes]:
     return head
 
 
-def read_all(source: Source, limit: int = DEFAULT_LIMIT) -> bytes:
-    """Reads a whole source as UTF-8; raises a clear error if it is corrupt or larger than `limit`."""
+def read_all(source: Source) -> bytes:
+    """Reads a whole source as UTF-8; raises a clear error if it is corrupt or larger than `DEFAULT_LIMIT`."""
     try:
         with open_binary(source) as stream:
-            data = stream.read(limit + 1)
+            data = stream.read(DEFAULT_LIMIT + 1)
     except DAMAGED as error:
         raise SourceError(f"{source.name}: damaged archive: {error}") from None
-    if len(data) > limit:
-        raise SourceError(
-            f"{source.name}: must become one body and is larger than {limit >> 20} MB; split it, or raise --max-size"
-        )
+    if len(data) > DEFAULT_LIMIT:
+        raise SourceError(f"{source.name}: must become one body and is larger than {DEFAULT_LIMIT >> 20} MB; split it")
     return as_utf8(data)
 
 
