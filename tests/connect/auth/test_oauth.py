@@ -498,7 +498,7 @@ async def test_a_device_login_waits_first_and_asks_slower_when_told(server: Logi
     slower = (200, {"error": "slow_down", "interval": 20})
     credential, shown, clock = await device(server, STARTED, PENDING, SLOW, PENDING, slower, GRANTED)
     assert [7, 7, 12, 12, 20] == clock.slept
-    assert [DeviceCode("AB -CD", "https://acme.example/device", None, 60.0)] == shown
+    assert [DeviceCode("AB -CD", "https://acme.example/device", 60.0)] == shown
     assert ("/device", {"client_id": "my-client", "scope": "read write"}) == server.asked[0]
     assert {
         "grant_type": "urn:ietf:params:oauth:grant-type:device_code",

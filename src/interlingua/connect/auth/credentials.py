@@ -98,9 +98,8 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     token_url: str | None = None
     token_format: Literal["form", "json"] = "form"
 
-    def expired(self, now: float | None = None) -> bool:
-        """Whether it has expired at `now`, in seconds since 1970."""
-        return self.expires is not None and self.expires <= (time.time() if now is None else now) * 1000
+    def expired(self) -> bool:
+        return self.expires is not None and self.expires <= time.time() * 1000
 
     def secrets(self) -> tuple[Secret, ...]:
         """Returns everything that must not be shown."""

@@ -72,13 +72,7 @@ class _Configured(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     state_in_token: bool | None = None
 
 
-def oauth_client(
-    provider: str,
-    *,
-    client_id: str | None = None,
-    client_secret: Secret | None = None,
-    folder: Path | None = None,
-) -> OAuthClient:
+def oauth_client(provider: str, *, client_id: str | None = None, folder: Path | None = None) -> OAuthClient:
     """Returns the user's client at a provider: from the arguments, else `oauth.json`, else the provider's row."""
     path = (folder or home()) / _CONFIG
     row = PROVIDERS.get(provider)
@@ -101,7 +95,7 @@ def oauth_client(
         raise FormatError(f"{path}: {error}", f"$.{provider}") from None
     for url in (client.spec.token_url, client.spec.authorize_url, client.spec.device_url):
         _require_safe(url)
-    return msgspec.structs.replace(client, client_secret=client_secret) if client_secret else client
+    return client
 
 
 def _configured(path: Path, provider: str) -> dict[str, Any]:
@@ -331,7 +325,6 @@ class DeviceCode(NamedTuple):
 
     user_code: str
     verification_uri: str
-    complete_uri: str | None
     expires_in: float
 
 
@@ -354,16 +347,8 @@ async def login_with_device(
     except msgspec.ValidationError:
         raise _refused(client.provider, client.spec.device_url, status, answer, Scrubber()) from None
     where = given.verification_uri or given.verification_url or ""
-    for url in (where, given.verification_uri_complete):
-        _require_safe(url)
-    show(
-        DeviceCode(
-            _printable(given.user_code),
-            _printable(where),
-            _printable(given.verification_uri_complete) if given.verification_uri_complete else None,
-            given.expires_in,
-        )
-    )
+    _require_safe(where)
+    show(DeviceCode(_printable(given.user_code), _printable(where), given.expires_in))
     ends = begun + given.expires_in
     return await _until_aborted(
         _poll(client, Secret(given.device_code), max(1.0, given.interval), ends, sleep, clock), signal
@@ -375,7 +360,6 @@ class _DeviceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     user_code: str
     verification_uri: str | None = None
     verification_url: str | None = None  # an early draft's name, still in use
-    verification_uri_complete: str | None = None
     expires_in: float = 900.0
     # RFC 8628, 3.2: five seconds if the answer states none.
     interval: float = 5.0
