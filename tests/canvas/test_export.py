@@ -440,7 +440,7 @@ async def test_a_frame_shows_one_session_to_whoever_has_its_key(tmp_path: Path) 
     key = weather(tmp_path)
     courier(tmp_path)
     async with browsing(tmp_path) as (canvas, browser):
-        address = canvas.frame_link(key)
+        address = f"{canvas.address}/embed/{key}?k={canvas.access.cookie('read', only=key)}"
         async with browser.http.get(address, headers={"Sec-Fetch-Site": "cross-site"}) as response:
             assert response.status == 200
             assert response.headers["Content-Security-Policy"].startswith("sandbox allow-scripts;")

@@ -18,6 +18,7 @@ from yarl import URL
 
 from gateway.conftest import WIRES
 from interlingua.gateway import Alias, Exchange, Gateway, Listen, ProviderSettings, Settings, Target
+from interlingua.gateway.exchange import DeferredAnswer
 from interlingua.testing import Server
 from interlingua.values.losses import Loss
 from interlingua.values.messages import text_of
@@ -267,9 +268,9 @@ async def test_a_forwarded_text_is_decoded_only_for_those_who_read_it(
             assert upstream.last.request is not None
             texts = [text_of(message.content) for message in upstream.last.request.context.messages]
             assert texts == ["Hi", "Hello.", "Hi"]
-    assert not exchange.is_decoded and exchange.lane == "same"
+    assert isinstance(exchange.response, DeferredAnswer) and exchange.lane == "same"
     assert exchange.usage is not None and usage["output_tokens"] == exchange.usage.output > 0
-    assert exchange.answer is not None and exchange.is_decoded
+    assert exchange.answer is not None and exchange.answer is exchange.response
     assert ("Hello.", exchange.usage) == (exchange.answer.text, exchange.answer.usage)
 
 

@@ -338,7 +338,6 @@ export type ErrorView = {
   kind: string;
   message: string;
   retryAfter?: number;
-  hadText?: boolean;
   provider?: string;
 };
 

@@ -81,10 +81,6 @@ class CanvasState(OpenSessions):
         """Returns a one-time URL for a browser."""
         return f"{self.address}{path}?token={self.access.new_token(scope)}"
 
-    def frame_link(self, key: str) -> str:
-        """Returns a URL at which a notebook shows one session, read-only."""
-        return f"{self.address}/embed/{key}?k={self.access.cookie('read', only=key)}"
-
     def watched_sources(self, counts: dict[str, int]) -> list[SourceView]:
         return [watcher.view(counts.get(watcher.id, 0)) for watcher in self.watchers]
 

@@ -471,7 +471,7 @@ class CanvasRuns:
         except Exception as failure:
             if not isinstance(failure, InterlinguaError):
                 _log.error("a run of the canvas failed", exc_info=failure)
-            state, error = "error", _error_view(failure, False)
+            state, error = "error", _error_view(failure)
         finally:
             feed.close()
             for _, future, _ in run.waiting.values():
@@ -604,18 +604,16 @@ def _outcome(result: Any) -> tuple[RunState, ErrorView | None]:
     if result.reason == "aborted":
         return "stopped", None
     if result.reason == "error":
-        message = result.message
-        return "error", _error_view(result.failure, bool(message is not None and message.text), message)
+        return "error", _error_view(result.failure, result.message)
     return "done", None
 
 
-def _error_view(failure: BaseException | None, had_text: bool, message: AssistantMessage | None = None) -> ErrorView:
+def _error_view(failure: BaseException | None, message: AssistantMessage | None = None) -> ErrorView:
     text = str(failure) if failure is not None else (message.error_message if message is not None else None)
     return ErrorView(
         kind=type(failure).__name__ if failure is not None else "Error",
         message=text or "the answer failed",
         retry_after=failure.retry_after if isinstance(failure, ProviderError) else None,
-        had_text=had_text,
         provider=failure.provider if isinstance(failure, ProviderError) else None,
     )
 

@@ -841,7 +841,6 @@ class ErrorView(Shape, frozen=True, kw_only=True):
     kind: str
     message: str
     retry_after: float | None = None
-    had_text: bool = False
     provider: str | None = None
 
 

@@ -109,11 +109,6 @@ class Exchange(Struct, kw_only=True, eq=False):
         """The request with the ids of what it continues, which its response repeats."""
         return request if self.references is None else replace(request, extra={**request.extra, **self.references})
 
-    @property
-    def is_decoded(self) -> bool:
-        """Whether `answer` needs no decoding. If it does, `usage` is the provider's."""
-        return not isinstance(self.response, DeferredAnswer)
-
 
 class DeferredAnswer(Struct, eq=False, gc=False):
     """An answer that is decoded when it is first needed. `model` is the one that it names.

@@ -74,13 +74,13 @@ def _system(text: Any) -> str:
     return f"system {text_of(text)}"
 
 
-def replay_gateway(answers: Replay, *, host: str = "127.0.0.1", port: int = 0) -> Gateway:
+def replay_gateway(answers: Replay, *, port: int = 0) -> Gateway:
     """A gateway that answers every model from recordings, and reaches no provider."""
     connectors = ConnectorRegistry([DebugConnector(answers, provider="replay", label="Recordings")])
     settings = Settings(
         aliases=(Alias(name="recording", targets=(Target(model="replay/script"),), retries=0),),
         rules=(RoutingRule(model="*", to="recording"),),
         open_models=False,
-        listen=Listen(host=host, port=port),
+        listen=Listen(port=port),
     )
     return Gateway(settings, client=Client(connectors=connectors))
