@@ -69,6 +69,18 @@ UPWARDS = {
     ("sessions.session", "canvas.opened"),
 }
 ENTRY_POINTS = {"plugins"}  # a group of entry points, no module to import
+# Modules that import others by names in a table, each when it is first used. Whether such a module is in a cycle is not
+# checked: what it imports may look names up in it.
+BY_NAME = {
+    "cli": "the commands",
+    "connect.auth.cloud": "botocore, which may be missing",
+    "dialects.registry": "wires and file formats",
+    "durable.orders": "the functions of a program",
+    "sessions.session": "the canvas",
+    "tools.catalog": "the core tools",
+    "tools.tool": "the settings of the core tools",
+}
+LAZY_NAMES = {"__init__", "values.lazy"}  # those of packages, which are also imported for type checkers
 # File formats that hold the messages of another one.
 HELD = {("kiro", "continue_dev"), ("langsmith", "langchain")}
 # Every wire's codec has these two: they are the contract of a dialect.
@@ -137,6 +149,10 @@ def _package(module: str) -> str:
 
 def _is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name != "_version"
+
+
+def _uses_lazy_names(module: str) -> bool:
+    return any(one.name == "lazy_names" for one in imports() if one.source == module)
 
 
 def _imported(module: str) -> ModuleType:
@@ -217,6 +233,34 @@ def test_there_is_no_import_cycle() -> None:
         for name in loose:
             del waiting[name]
     assert {} == {name: sorted(needs & waiting.keys()) for name, needs in waiting.items()}
+
+
+def test_modules_that_import_by_name_are_listed() -> None:
+    """An import that no statement shows is one that no other test counts."""
+    found = {
+        module
+        for module in modules()
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
+    }
+    assert BY_NAME.keys() | LAZY_NAMES == found
+
+
+@pytest.mark.parametrize("name", [name for name in modules() if name == "__init__" or _uses_lazy_names(name)])
+def test_lazy_names_of_a_package_are_imported_for_type_checkers(name: str) -> None:
+    """Each from the module that gives it at run time: there the test of cycles counts them, too."""
+    package = vars(_imported(name))
+    lazy = {**package["_LAZY"], **package["_MOVED"], "sync": ""} if name == "__init__" else package["_LAZY"]
+    blocks = [
+        node for node in tree(name).body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    assert lazy == {
+        alias.name: one.module or ""
+        for block in blocks
+        for one in block.body
+        if isinstance(one, ast.ImportFrom) and one.level == 1
+        for alias in one.names
+    }
 
 
 def test_dialects_do_not_import_one_another() -> None:

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentHost"]
 
+# Loaded on first use: the tool catalogue looks up modules of this package without running them.
+_LAZY = {"AgentHost": "host"}
 
 if not TYPE_CHECKING:  # for type checkers every name exists
-    # Loaded on first use: the tool catalogue looks up modules of this package without running them.
-    __getattr__ = lazy_names(__name__, {"AgentHost": "host"})
+    __getattr__ = lazy_names(__name__, _LAZY)

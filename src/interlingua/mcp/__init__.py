@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .stdio import HttpServer, StdioServer
 
 # Loaded on first use: the official package is large.
-_LATER = by_module(
+_LAZY = by_module(
     {
         "client": "ServerPrompt ServerResource ServerTools mcp_tools",
         "connection": "Elicitation",
@@ -27,7 +27,7 @@ _LATER = by_module(
 
 
 if not TYPE_CHECKING:  # for type checkers every name exists
-    _find = lazy_names(__name__, _LATER)
+    _find = lazy_names(__name__, _LAZY)
 
     def __getattr__(name: str) -> Any:
         try:

@@ -75,7 +75,7 @@ __all__ = [
 ]
 
 # Loaded on first use. The decorator is `interlingua.tool`; here that name is the module with the types.
-_LATER = by_module(
+_LAZY = by_module(
     {
         "calling": "ApprovalRequest call_tool",
         "catalog": "discover_core_tools get_core_sections get_core_tool_catalog",
@@ -91,8 +91,8 @@ _LATER = by_module(
 
 
 if not TYPE_CHECKING:  # for type checkers every name exists
-    __getattr__ = lazy_names(__name__, _LATER)
+    __getattr__ = lazy_names(__name__, _LAZY)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LAZY})
