@@ -232,7 +232,7 @@ class CallBatch:
             # Last before the tool runs: after a crash, a call without this line may be run, one with it is reported as
             # unknown.
             self._journal.note_begun(call)
-            return await _awaited(tool.execute(id, params, signal, on_update))
+            return await awaited(tool.execute(id, params, signal, on_update))
 
         return execute
 
@@ -241,7 +241,7 @@ class CallBatch:
         decided: Verdict | None = None
         for hook in self._rules.before:
             async with self._asking:
-                given = await _awaited(hook(BeforeCall(message=self._message, call=call, arguments=arguments)))
+                given = await awaited(hook(BeforeCall(message=self._message, call=call, arguments=arguments)))
             if given is None:
                 continue
             verdict = struct_of(given, Verdict, "what the hook returned")
@@ -255,7 +255,7 @@ class CallBatch:
         for hook in self._rules.after:
             seen = AfterCall(message=self._message, call=call, arguments=call.arguments, result=result)
             try:
-                changed = await _awaited(hook(seen))
+                changed = await awaited(hook(seen))
                 result = result if changed is None else as_result(changed)
             except BaseException as error:  # the tool has run: keep its result if the hook fails
                 if must_propagate(error):
@@ -268,7 +268,7 @@ class CallBatch:
         async with self._asking:
             if self._signal.aborted:
                 return False
-            return bool(await _awaited(self._rules.approve(request)))
+            return bool(await awaited(self._rules.approve(request)))
 
 
 class _Updates:
@@ -311,7 +311,7 @@ async def _side_by_side(work: list[Coroutine[Any, Any, bool]]) -> list[bool]:
         raise
 
 
-async def _awaited(value: Any) -> Any:
+async def awaited(value: Any) -> Any:
     return await value if isinstance(value, Awaitable) else value
 
 

@@ -42,7 +42,7 @@ from ..values.events import (
 from ..values.interop import must_propagate
 from ..values.messages import AgentMessage, AssistantMessage, TextBlock, ToolCall, ToolResultMessage
 from ..values.request import Context, ModelDescriptor, ToolSpec
-from .batch import CallBatch, Rules
+from .batch import CallBatch, Rules, awaited
 from .history import History
 
 Listener: TypeAlias = Callable[[AgentEvent], object]
@@ -435,8 +435,8 @@ class Loop:
         """Returns the history as the model reads it: transformed, then without messages that are not for models."""
         messages: Any = self._history.messages
         for transform in self._setup.transforms:
-            messages = await _awaited(transform(tuple(messages), self._signal))
-        return tuple(await _awaited(self._setup.convert(messages)))
+            messages = await awaited(transform(tuple(messages), self._signal))
+        return tuple(await awaited(self._setup.convert(messages)))
 
     def _specs(self) -> tuple[ToolSpec, ...] | None:
         if self._offered[0] != self._setup.tools:
@@ -490,7 +490,3 @@ def _name(model: str | ModelDescriptor) -> str:
 
 def _milliseconds() -> int:
     return int(time.time() * 1000)
-
-
-async def _awaited(value: Any) -> Any:
-    return await value if isinstance(value, Awaitable) else value
