@@ -18,8 +18,8 @@ from .cards import Card, CardState
 from .session import Session
 from .sql import Database, SqlStore
 from .store import SessionInfo
-from .text_index import COUNTED, IndexProgress, Results, TextHit, digest_of, part_of, text_at
-from .texts import Filters, Query, SearchText, Term, is_in, snippet, terms_of, texts_of
+from .text_index import COUNTED, IndexProgress, Results, TextHit, digest_of, exact_or_prefixes, part_of, text_at
+from .texts import Filters, Query, SearchText, Term, is_in, snippet, texts_of
 
 BATCH_LINES = 400
 MAX_CHARS = 200_000  # a tsvector holds at most 1 MB; a longer text is several rows
@@ -173,11 +173,7 @@ class PostgresTextIndex:
 
     def search(self, query: Query) -> Results:
         """The texts that match a query, the latest first."""
-        terms = terms_of(query.text)
-        results = self._search(query, terms, exact=True)
-        if not results.hits and not query.offset and any(not term.excluded for term in terms):
-            results = self._search(query, terms, exact=False)
-        return results
+        return exact_or_prefixes(query, self._search)
 
     def filters(self) -> Filters:
         """The roles, tools and models of the indexed texts."""

@@ -363,11 +363,7 @@ class TextIndex:
 
     def search(self, query: Query) -> Results:
         """The texts that match a query, the latest first."""
-        terms = terms_of(query.text)
-        results = self._search(query, terms, exact=True)
-        if not results.hits and not query.offset and any(not term.excluded for term in terms):
-            results = self._search(query, terms, exact=False)  # retry with prefixes
-        return results
+        return exact_or_prefixes(query, self._search)
 
     def filters(self) -> Filters:
         """The roles, tools and models of the indexed texts of this index's stores."""
@@ -653,6 +649,15 @@ def _conditions(query: Query) -> tuple[str, list[Any]]:
     }
     given = {test: value for test, value in tests.items() if value is not None}
     return " ".join(given), [*given.values()]
+
+
+def exact_or_prefixes(query: Query, search: Callable[..., Results]) -> Results:
+    """What a search of an index finds; if nothing has the exact words, what has words that begin so."""
+    terms = terms_of(query.text)
+    results: Results = search(query, terms, exact=True)
+    if not results.hits and not query.offset and any(not term.excluded for term in terms):
+        results = search(query, terms, exact=False)
+    return results
 
 
 def part_of(text: SearchText) -> int:
