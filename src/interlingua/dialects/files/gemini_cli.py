@@ -45,6 +45,7 @@ from ..residual import (
     count,
     encode_blocks,
     keeping,
+    list_of,
     optional,
     put_back,
     reading,
@@ -251,8 +252,8 @@ def _decode_record(record: dict[str, Any]) -> list[Any]:
     if _holds_calls(record.get("content")):
         return _decode_whole(record, when)
     text = _decode_content(record.get("content"))
-    thoughts, calls = record.get("thoughts"), _list(record.get("toolCalls"))
-    blocks: list[Block] = [_decode_thought(item) for item in _list(thoughts)]
+    thoughts, calls = record.get("thoughts"), list_of(record.get("toolCalls"))
+    blocks: list[Block] = [_decode_thought(item) for item in list_of(thoughts)]
     made = [_decode_call(item, f"{record.get('id', 'call')}-{at}") for at, item in enumerate(calls)]
     content: Content = text
     if blocks or made:
@@ -293,7 +294,7 @@ _PROGRAM = (
 
 
 def _decode_asked(content: Any, when: int | None) -> list[Any]:
-    if any(isinstance(part, dict) and "functionResponse" in part for part in _list(content)):
+    if any(isinstance(part, dict) and "functionResponse" in part for part in list_of(content)):
         found = _wire().decode_messages([{"role": "user", "parts": content}])
         return [with_time(message, when) for message in found]
     message = UserMessage(content=_decode_content(content), timestamp=when)
@@ -305,7 +306,7 @@ def _holds_calls(content: Any) -> bool:
 
     Versions from 2026 write it so when they replace the history (`convertSessionToClientHistory`).
     """
-    return any(isinstance(part, dict) and ("functionCall" in part or part.get("thought")) for part in _list(content))
+    return any(isinstance(part, dict) and ("functionCall" in part or part.get("thought")) for part in list_of(content))
 
 
 def _decode_whole(record: dict[str, Any], when: int | None) -> list[Any]:
@@ -314,7 +315,7 @@ def _decode_whole(record: dict[str, Any], when: int | None) -> list[Any]:
     open_calls = [block for block in blocks if isinstance(block, ToolCall)]
     kept: list[Any] = []
     results: list[Message] = []
-    for at, item in enumerate(_list(record.get("toolCalls"))):
+    for at, item in enumerate(list_of(record.get("toolCalls"))):
         listed = _decode_call(item, f"{record.get('id', 'call')}-{at}")
         given: list[Message] = []
         if isinstance(listed, ToolCall):
@@ -336,11 +337,6 @@ def _decode_whole(record: dict[str, Any], when: int | None) -> list[Any]:
         extra={API: {CALLS: kept}},
     )
     return [answer, *(with_time(result, when) for result in results)]
-
-
-def _list(value: Any) -> list[Any]:
-    """The items of a list that may be missing or null."""
-    return value if isinstance(value, list) else []
 
 
 def _without_result(wire: dict[str, Any]) -> dict[str, Any]:
@@ -466,7 +462,7 @@ def _usual_answer(record: dict[str, Any], content: Any, when: int) -> AssistantM
     if "model" in record and type(model) is not str:
         return None
     if "thoughts" in record:
-        thoughts = [_decode_thought(thought) for thought in _list(record["thoughts"])]
+        thoughts = [_decode_thought(thought) for thought in list_of(record["thoughts"])]
         if not thoughts or not all(type(thought) is ThinkingBlock for thought in thoughts):
             return None
         content = (*thoughts, TextBlock(text=content)) if content else tuple(thoughts)
