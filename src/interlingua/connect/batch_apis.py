@@ -442,9 +442,8 @@ class AwsCalls(Calls):
 
     def _object(self, uri: str, region: str) -> str:
         bucket, _, key = uri.removeprefix("s3://").partition("/")
-        key = quote(
-            key, safe="/-_.~"
-        )  # as AWS signs it: docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
+        # As AWS signs it: docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html.
+        key = quote(key, safe="/-_.~")
         given = self._variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
         if given is not None:
             return f"{given.rstrip('/')}/{bucket}/{key}"

@@ -310,9 +310,8 @@ def _applicable(
             for one in findings
             if end.asks or not one.message.startswith(_UNANSWERED) or not one.path.startswith(last)
         )
-    is_session = (
-        name is not None and name in FORMATS and FORMATS[name].lines
-    )  # in which a call may have been interrupted
+    # In a session file a call may have been interrupted.
+    is_session = name is not None and name in FORMATS and FORMATS[name].lines
     return tuple(
         replace(one, severity="warning") if is_log or (is_session and one.message.startswith(_UNANSWERED)) else one
         for one in findings

@@ -84,9 +84,8 @@ class CompactionRecord:
         self.first: tuple[AgentMessage, ...] = ()
         self.last: tuple[AgentMessage, ...] = ()
         self._first_kept = first_kept_of(message)
-        self._lines: Any = message.fields.get(
-            "firstKeptEntryIndex"
-        )  # pi's version 1: lines have no ids; 0 is the header
+        # pi's version 1: lines have no ids; 0 is the header.
+        self._lines: Any = message.fields.get("firstKeptEntryIndex")
         self._is_kept = False
         self._kinds: tuple[type, ...] = ()
         if message.role == ROLE:

@@ -64,7 +64,7 @@ class Generation(Struct, frozen=True, kw_only=True, rename="camel"):
     prefill: bool | None = None  # the last message may be a prefill of the answer
     forced_tools: Forcing | None = None
     strict: bool | None = None  # strict tools and output schemas
-    custom_tools: bool | None = None  # custom tools (free text)
+    custom_tools: bool | None = None
     cache_breakpoints: bool = False  # it accepts OpenAI's cache markers
 
 

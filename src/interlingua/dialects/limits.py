@@ -58,13 +58,13 @@ class TargetLimits(Struct, frozen=True, kw_only=True):
     names: NameRule = NameRule(WORD, 64)
     typed_tools: bool = False  # every tool has a schema, and the schema a type
     tools_with_history: bool = False  # tool blocks in the history need tool definitions
-    error_flag: bool = True  # a result has an error flag
+    error_flag: bool = True  # of results
     item_ids: bool = False  # blocks have ids, beside those of calls (OpenAI Responses)
-    # Turns.
+    # Turns; a text that is blank, or a list that is empty: accepted.
     later_system: bool = False  # system messages are accepted between others
-    blank_text: bool = True  # blank text is accepted
-    empty_tools: bool = False  # an empty list of tools is accepted
-    blank_system: bool = False  # blank system text is accepted
+    blank_text: bool = True
+    empty_tools: bool = False
+    blank_system: bool = False
     answer_after_results: bool = False  # no user message directly after tool results
     trimmed_end: bool = False  # a final assistant message may not end in whitespace
     prefix_flag: bool = False  # a final assistant message needs the flag `prefix`
@@ -81,7 +81,7 @@ class TargetLimits(Struct, frozen=True, kw_only=True):
     image_bytes: int | None = None  # of base64
     image_side: int | None = None  # in pixels
     image_pixels: int | None = None  # width times height
-    animations: bool = True  # animated images are accepted
+    animations: bool = True
     max_images: int | None = None  # in a request
     many_images: tuple[int, int] | None = None  # (count, side): above this number of images, the maximum side
     documents: tuple[Source, ...] = ("data", "text", "url", "file")
@@ -94,7 +94,7 @@ class TargetLimits(Struct, frozen=True, kw_only=True):
     audio: tuple[Source, ...] = ()
     audio_types: tuple[str, ...] | None = None
     media_bytes: int | None = None  # of base64 in a request, all media
-    url_schemes: tuple[str, ...] = ("https", "http")  # URL schemes of media
+    url_schemes: tuple[str, ...] = ("https", "http")
     result_media: bool = True  # tool results may contain images and documents
     mixed_content: bool = True  # text and images of a message may alternate
     answer_media: bool = False  # assistant messages may contain images and documents
@@ -118,14 +118,13 @@ class TargetLimits(Struct, frozen=True, kw_only=True):
     automatic_cache: bool = False  # `cache_retention` is sent as a marker at the end of the request
     # The `extra` of OpenAI's own markers (`prompt_cache_breakpoint`), for models that accept them.
     cache_breakpoints: Mapping[str, Any] | None = None
-    custom_tools: bool = False  # custom tools are accepted
+    custom_tools: bool = False
     custom_form: CustomTools | None = None  # their form on this wire
     schema: Literal["full", "gemini"] = "full"
-    strict: Literal["all required", "closed"] | None = (
-        None  # the requirement on a strict schema; None: strict is not accepted
-    )
+    # The requirement on a strict schema; None: strict is not accepted.
+    strict: Literal["all required", "closed"] | None = None
     default_window: int | None = None  # context window if the request sets none; the server truncates silently
-    named_schemas: bool = False  # output schemas need a name
+    named_schemas: bool = False
     max_tokens: int | None = None  # the wire requires a limit: the default
     max_stop_sequences: int | None = None
     max_temperature: float | None = None

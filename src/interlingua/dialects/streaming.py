@@ -63,9 +63,8 @@ class Decoder(abc.ABC):
         self._quirks = quirks
         self._frames = 0
         self.repaired: list[str] = []  # the paths of texts in frames that are no Unicode
-        self.failure: InterlinguaError | None = (
-            None  # the typed error of a stream that failed, unless the caller aborted it
-        )
+        # The typed error of a stream that failed, unless the caller aborted it.
+        self.failure: InterlinguaError | None = None
 
     def restoring(self, restore: Callable[[Block], Block] | None) -> None:
         """Sets a function that maps each block to the conversation's own form: see `Adapted.restore_block`."""

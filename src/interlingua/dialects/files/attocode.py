@@ -81,6 +81,7 @@ SHOWN = "~shown"  # the last block of a result is its error; whether null, text 
 ITEM = "~item"  # residual of the item of `toolResults` that a tool message repeats itself in
 SYSTEM = "~system"  # residual of the system message
 
+# The page of Attocode's message format, Response Format: a `ChatResponse` has these and no other.
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -157,7 +158,7 @@ def _decode_cache(wire: dict[str, Any]) -> CacheMarker | None:
     return keeping(CacheMarker(), API, marker, _CACHE) if isinstance(marker, dict) else None
 
 
-_CACHE = {"type": "ephemeral"}
+_CACHE = {"type": "ephemeral"}  # the only marker of a `ContentBlock`
 
 
 def _decode_call(wire: Any) -> Block:
@@ -166,6 +167,7 @@ def _decode_call(wire: Any) -> Block:
             id=string(wire["id"]),
             name=string(wire["name"]),
             arguments=_object(wire["arguments"]),
+            # Arguments that cannot be parsed are {}; the call stays, with the reason, so that its result has a pair.
             parse_error=optional(wire.get("parseError")),
         )
         return keeping(call, API, wire, _encode_call(call))
@@ -363,7 +365,7 @@ def _decode_answer_to_call(
 
 
 def _encode_error(result: ToolResultMessage) -> dict[str, Any]:
-    """How a tool message marks its failure: once more, as a result with an error."""
+    """How a tool message marks its failure, for which it has no field: once more, as a result with an error."""
     content, error = _without_error(result)
     error = result.extra.get(API, {}).get(ERROR, text_of(content)) if error is None else error
     return {"callId": result.tool_call_id, "result": None, "error": error}
@@ -797,6 +799,7 @@ def _decode_usage(wire: Any) -> Usage | None:
     if not isinstance(wire, dict):
         return None
     cost = number(wire.get("cost"))
+    # …, OpenRouter Translation: tokens that were read from the cache are `cachedTokens` there.
     usage = Usage.of(
         count(wire, "inputTokens"),
         count(wire, "outputTokens"),

@@ -171,7 +171,7 @@ def _decode_call(wire: dict[str, Any]) -> ToolCall:
 _IN_RESULTS: dict[str, Callable[[dict[str, Any]], Any]] = {"text": _decode_text, "image": _decode_image}
 _DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     **_IN_RESULTS,
-    "image_url": _decode_image_url,
+    "image_url": _decode_image_url,  # OpenAI's, as in the example of `UserMessage`
     "thinking": _decode_thinking,
     "toolCall": _decode_call,
 }
@@ -417,9 +417,8 @@ def detect(value: Any) -> str | None:
         return "messages with the role `toolResult`"
     if any(_is_typed(block, "toolCall") for message in messages for block in list_of(message.get("content"))):
         return "`toolCall` blocks"
-    have_roles = all(
-        "role" in message for message in messages
-    )  # LM Studio has versions of messages beside the same name
+    # LM Studio has a `systemPrompt`, too, beside versions of messages.
+    have_roles = all("role" in message for message in messages)
     if have_roles and isinstance(value, dict) and isinstance(value.get("systemPrompt"), str):
         return "`messages` beside a `systemPrompt`"
     return None

@@ -186,6 +186,7 @@ def encode_block(block: Block, report: Reporter, *, result: bool = False) -> Any
         case OpaqueBlock() if block.dialect == API:
             return block.value
         case _:
+            # The server refuses a whole message (422) for one block of another type: thinking, documents, audio.
             report.lost(type(block).__name__, "a canvas has text, pictures, calls and results")
             return None
     if block.cache is not None:
@@ -297,6 +298,7 @@ def _encode_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any
 
 
 def _encoded_message(message: Message, report: Reporter) -> dict[str, Any]:
+    # The server refuses the role `tool` (422): results are blocks of a user's message, as in Anthropic's requests.
     if isinstance(message, ToolResultMessage):
         extra_fields = message.extra.get(API, {}).get(MESSAGE, {}) if message.extra else {}
         return put_back({"role": "user", "content": [_encode_result(message, report)]}, extra_fields)
@@ -535,6 +537,7 @@ def _with_meta(message: Any, meta: Any) -> Any:
     """The message with the time and the model of its node."""
     if not isinstance(meta, dict) or isinstance(message, CustomMessage):
         return message
+    # The client writes Unix seconds, with a fraction, in each `meta`; the model is what the page shows of it.
     seconds = number(meta.get("timestamp"))
     if seconds is not None:
         message = replace(message, timestamp=round(seconds * 1000))
@@ -611,6 +614,7 @@ def _with_system(conversation: Conversation, system: str) -> Conversation:
 
 def _head(canvas: dict[str, Any], entries: Iterable[Entry]) -> str | None:
     """The head of the branch that is checked out, where branches were written down beside the nodes."""
+    # The published client has its branches in memory alone: a canvas that its server gives has none.
     branches = canvas.get("branches")
     known = branches.values() if isinstance(branches, dict) else branches if isinstance(branches, list) else ()
     named = {b["name"]: b.get("head_node_id") for b in known if isinstance(b, dict) and isinstance(b.get("name"), str)}

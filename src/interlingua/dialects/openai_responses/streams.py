@@ -552,9 +552,8 @@ class StreamEncoder(Encoder):
         self._id: str | None = None
         self._created: int | None = None  # in milliseconds
         self._output: list[Any] = []  # finished items; None for open ones
-        self._open: OpenBlocks[tuple[_Encoded, int]] = (
-            OpenBlocks()
-        )  # by content index: the item and the index of the part
+        # By content index: the item and the index of the part.
+        self._open: OpenBlocks[tuple[_Encoded, int]] = OpenBlocks()
         self._messages: list[_Encoded] = []  # open message items
         self._seen = False
 
