@@ -22,7 +22,7 @@ from ..values.errors import BadWire, DialectError, FormatError, InterlinguaError
 from ..values.folding import settle
 from ..values.jsontext import same as same
 from ..values.losses import QUIET, Reporter
-from ..values.messages import AssistantMessage, Block, Extra, OpaqueBlock, StopReason, ToolCall, blocks_of
+from ..values.messages import AssistantMessage, Block, Extra, ImageBlock, OpaqueBlock, StopReason, ToolCall, blocks_of
 from ..values.request import Request, ToolSpec
 
 # Keys of `extra[API]` with this prefix are ours (hints); all others are fields of the wire.
@@ -446,6 +446,14 @@ def encode_blocks(
             encoded.append(wire)
     report.block = None
     return encoded
+
+
+def report_other_sources(block: ImageBlock, report: Reporter) -> None:
+    """Reports what else says where a picture is, in formats that write its data, or without data its URL."""
+    if block.file_id is not None:
+        report.lost("file_id", "uploads have no place in this format", field="fileId")
+    if block.data is not None and block.url is not None:
+        report.lost("url", "the picture is sent by its data", field="url")
 
 
 def encode_tools(

@@ -57,6 +57,7 @@ from ..residual import (
     put_back,
     reading,
     reason_for,
+    report_other_sources,
     residual,
     restored,
     string,
@@ -200,10 +201,7 @@ def encode_block(block: Block, report: Reporter) -> Any:
 
 
 def _encode_source(block: ImageBlock, report: Reporter) -> dict[str, Any]:
-    if block.file_id is not None:
-        report.lost("file_id", "uploads have no place in this format", field="fileId")
-    if block.data is not None and block.url is not None:
-        report.lost("url", "the picture is sent by its data", field="url")
+    report_other_sources(block, report)
     wire: dict[str, Any] = {"type": "url" if block.data is None else "base64"}
     if block.mime_type is not None:
         wire["media_type"] = block.mime_type

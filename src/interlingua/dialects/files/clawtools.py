@@ -80,6 +80,7 @@ from ..residual import (
     list_of,
     optional,
     reading,
+    report_other_sources,
     restored,
     string,
     with_residual,
@@ -206,11 +207,8 @@ def encode_block(block: Block, report: Reporter, *, result: bool = False) -> Any
 
 
 def _encode_image(block: ImageBlock, report: Reporter, result: bool) -> dict[str, Any]:
-    if block.file_id is not None:
-        report.lost("file_id", "uploads have no place in this format", field="fileId")
+    report_other_sources(block, report)
     by_url = block.data is None or (block.extra.get(API, {}).get(AS) == "image_url" and block.mime_type is not None)
-    if block.data is not None and block.url is not None:
-        report.lost("url", "the picture is sent by its data", field="url")
     if not by_url or result:
         if block.detail is not None:
             report.lost("detail", "sent for pictures by URL only", field="detail")

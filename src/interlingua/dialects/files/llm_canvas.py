@@ -67,6 +67,7 @@ from ..residual import (
     optional,
     put_back,
     reading,
+    report_other_sources,
     residual,
     restored,
     string,
@@ -195,14 +196,11 @@ def encode_block(block: Block, report: Reporter, *, result: bool = False) -> Any
 
 
 def _encode_source(block: ImageBlock, report: Reporter) -> dict[str, Any]:
-    if block.file_id is not None:
-        report.lost("file_id", "uploads have no place in this format", field="fileId")
+    report_other_sources(block, report)
     if block.data is None:
         if block.mime_type is not None:
             report.lost("mime_type", "a URL is written without its type", field="mimeType")
         return {"type": "url", "url": block.url}
-    if block.url is not None:
-        report.lost("url", "the picture is sent by its data", field="url")
     return {"type": "base64", "media_type": block.mime_type, "data": block.data}
 
 

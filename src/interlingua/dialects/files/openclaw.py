@@ -70,6 +70,7 @@ from ..residual import (
     optional,
     put_back,
     reading,
+    report_other_sources,
     restored,
     same,
     string,
@@ -244,10 +245,7 @@ def _encode_thinking(block: ThinkingBlock, owner: str | None) -> dict[str, Any]:
 
 
 def _encode_image(block: ImageBlock, report: Reporter) -> dict[str, Any]:
-    if block.url is not None:
-        report.lost("url", "the picture is sent by its data", field="url")
-    if block.file_id is not None:
-        report.lost("file_id", "uploads have no place in this format", field="fileId")
+    report_other_sources(block, report)
     wire: dict[str, Any] = {"type": "image", "data": block.data}
     if block.mime_type is not None:
         wire["mimeType"] = block.mime_type
@@ -568,7 +566,6 @@ def _decode_cost(wire: Any) -> Cost | None:
 
 
 def encode_message(message: Message, report: Reporter, calls: _Calls) -> dict[str, Any]:
-    """Encodes a message."""
     wire: dict[str, Any]
     match message:
         case AssistantMessage():
