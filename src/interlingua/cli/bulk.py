@@ -83,8 +83,6 @@ class SourcePiece(NamedTuple):
 
 
 class PieceResult:
-    """The result of a piece."""
-
     def __init__(self) -> None:
         self.count = 0
         self.payload = b""  # bodies, one a line

@@ -26,7 +26,6 @@ def request_of(given: Given, path: str = "request") -> Request:
 
 
 def conversation_of(given: Given, path: str = "conversation") -> Conversation:
-    """Returns a conversation."""
     if isinstance(given, Conversation):
         return given
     if isinstance(given, Request):

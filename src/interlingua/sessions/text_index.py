@@ -74,8 +74,6 @@ PRAGMA user_version = {VERSION};
 
 
 class TextHit(NamedTuple):
-    """A hit."""
-
     store: str
     agent: str
     id: str

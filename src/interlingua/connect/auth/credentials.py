@@ -107,8 +107,6 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class StoredCredential(NamedTuple):
-    """A credential and its store."""
-
     credential: Credential
     place: Backend
 

@@ -98,7 +98,7 @@ def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assist
 def _decode_stop(
     wire: dict[str, Any], first: dict[str, Any] | None, content: tuple[Block, ...]
 ) -> tuple[str | None, StopReason]:
-    """The wire's stop reason and ours. A blocked prompt has no candidate, only `promptFeedback.blockReason`."""
+    """The wire's stop reason and ours."""
     # …/api/generate-content, PromptFeedback: an answer to a blocked prompt has no candidates.
     if first is None:
         blocked = block_reason(wire)
