@@ -6,14 +6,14 @@ from ..values.lazy import by_module, lazy_names
 
 if TYPE_CHECKING:
     from .attachments import audio, document, image
-    from .converting import convert, decode, encode, split, stands_alone
+    from .converting import convert, decode, encode, split
     from .detection import SELF, Detection, detect, is_stream, value_of
 
 # Loaded on first use: a call needs `inputs` alone.
 _LAZY = by_module(
     {
         "attachments": "audio document image",
-        "converting": "convert decode encode split stands_alone",
+        "converting": "convert decode encode split",
         "detection": "SELF Detection detect is_stream value_of",
     }
 )
@@ -34,6 +34,5 @@ __all__ = [
     "image",
     "is_stream",
     "split",
-    "stands_alone",
     "value_of",
 ]

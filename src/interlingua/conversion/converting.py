@@ -470,7 +470,7 @@ def _is_whole(value: Any) -> bool:
     return value.keys().isdisjoint(("role", "type")) or value.get("type") == REQUEST_MESSAGE
 
 
-def stands_alone(value: Any, name: str) -> bool:
+def stands_alone(name: str) -> bool:
     """Whether one JSON value is a whole conversation in this dialect, and not one line of a longer one."""
     if name == SELF or name in WIRES:
         return True

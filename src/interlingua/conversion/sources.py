@@ -767,7 +767,7 @@ def _holds_a_conversation(line: bytes, dialect: str | None, columns: Mapping[str
     if not isinstance(value, dict) or "role" in value:
         return False
     found = detect(value) if dialect is None else Detection(dialect, "given")
-    return found is not None and stands_alone(value, found.dialect)
+    return found is not None and stands_alone(found.dialect)
 
 
 def read_lines(stream: IO[bytes], limit: int) -> Iterator[bytes]:

@@ -127,8 +127,8 @@ def authorize(request: web.Request, visitor: Visitor | None) -> Visitor:
     return visitor
 
 
-def guarded(handler: Handler, *, policy: str = API_POLICY) -> Handler:
-    """Wraps a handler: failures become error responses, with the headers of every response."""
+def guarded(handler: Handler) -> Handler:
+    """Wraps a handler: failures become error responses."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
