@@ -412,7 +412,7 @@ def context_view(
     read_path = path[:-1] if answer is not None and path[-1].parent_id is not None else path
     request, ids = tree.request_of(read_path, session, session.base.model or session.model)
     segments = _segments(request, ids, path)
-    total, exact, cached = _total(answer, request, segments)
+    total, exact, cached = _total(answer, request)
     provider, name = model or _model(answer, path, request)
     window, longest = window_of(provider, name)
     read = {segment.entry for segment in segments}
@@ -474,9 +474,7 @@ def _segments(request: Request, ids: Sequence[str | None], path: Sequence[Entry]
     return tuple(found)
 
 
-def _total(
-    answer: AssistantMessage | None, request: Request, segments: Sequence[Segment]
-) -> tuple[int, bool, int | None]:
+def _total(answer: AssistantMessage | None, request: Request) -> tuple[int, bool, int | None]:
     """Returns the provider's count of what a response read; an estimate for the next one."""
     usage = answer.usage if answer is not None else None
     if usage is not None and (read := usage.input + usage.cache_read + usage.cache_write):

@@ -271,7 +271,7 @@ class Describer:
             bad_lines=info.bad_lines,
             problems=card.problems + len(place.problems),
             read_only=place.read_only,
-            forked_from=self._forked_from(place, info),
+            forked_from=self._forked_from(info),
             spawned_by=self._spawned_by(place, info),
             shape=card.shape,
             rated=card.rated,
@@ -335,7 +335,7 @@ class Describer:
         wanted = set(ids)
         return {place.id: place.key for place in self._places if place.id in wanted}
 
-    def _forked_from(self, place: SessionPlace, info: SessionInfo) -> ForkedFrom | None:
+    def _forked_from(self, info: SessionInfo) -> ForkedFrom | None:
         if info.forked_from is None:
             return None
         key = self._by_id([info.forked_from]).get(info.forked_from)

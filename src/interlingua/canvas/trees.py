@@ -436,17 +436,10 @@ class Tree:
             if isinstance(message, CustomMessage):
                 continue
             for block in blocks_of(message.content):
-                found = self._data(session, block, sha256)
+                found = _data_of(block, sha256)
                 if found is not None:
                     return found, getattr(block, "mime_type", None)
         return None
-
-    def _data(self, session: Session, block: Any, sha256: str) -> bytes | None:
-        data = getattr(block, "data", None)
-        if not isinstance(data, str):
-            return None
-        raw = raw_of(data)
-        return raw if hashlib.sha256(raw).hexdigest() == sha256 else None
 
     def _measure(self, session: Session, name: str) -> MediaData | None:
         """Returns size and pixels of a blob, read once."""
@@ -633,6 +626,15 @@ class _RowMaker:
 def from_user(entries: Sequence[Entry]) -> Sequence[Entry]:
     """Returns the entries from the first user message on; all of them if there is none."""
     return entries[next((at for at, entry in enumerate(entries) if isinstance(entry.message, UserMessage)), 0) :]
+
+
+def _data_of(block: Any, sha256: str) -> bytes | None:
+    """The data of a block, if it has this hash."""
+    data = getattr(block, "data", None)
+    if not isinstance(data, str):
+        return None
+    raw = raw_of(data)
+    return raw if hashlib.sha256(raw).hexdigest() == sha256 else None
 
 
 def _positive(end: int, began: int | None) -> int | None:

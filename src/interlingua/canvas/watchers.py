@@ -178,12 +178,12 @@ class Parents:
         first = _object(lines[0]) if lines else {}
         payload = first.get("payload")
         if isinstance(payload, dict) and first.get("type") == "session_meta":
-            return self._codex(path, payload)
+            return self._codex(payload)
         if isinstance(first.get("sessionId"), str) and ("kind" in first or "projectHash" in first):
             return self._gemini(path, first)
         return _claude(path, lines)
 
-    def _codex(self, path: Path, meta: dict[str, Any]) -> "_Origin | None":
+    def _codex(self, meta: dict[str, Any]) -> "_Origin | None":
         # SessionSource::SubAgent(ThreadSpawn { parent_thread_id, … }) in codex-rs/protocol.
         source = meta.get("source")
         spawn = source.get("subagent") if isinstance(source, dict) else None

@@ -359,9 +359,9 @@ async def _done(work: Callable[..., T], *values: Any, **named: Any) -> T:
         raise HttpProblem(404, str(error), code=code, remedy="reload the tree") from None
 
 
-def _message(value: Any, path: str = "$.message") -> AgentMessage:
+def _message(value: Any) -> AgentMessage:
     try:
-        message: AgentMessage = build(value, Message, path)
+        message: AgentMessage = build(value, Message, "$.message")
     except FormatError as error:
         raise HttpProblem(422, error.message, path=error.path, remedy="write it as docs/format.md has it") from None
     return message

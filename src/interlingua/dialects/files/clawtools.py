@@ -413,7 +413,7 @@ def detect(value: Any) -> str | None:
         return None
     if any(message.get("role") == "toolResult" for message in messages):
         return "messages with the role `toolResult`"
-    if any(_is_typed(block, "toolCall") for message in messages for block in list_of(message.get("content"))):
+    if any(_is_call(block) for message in messages for block in list_of(message.get("content"))):
         return "`toolCall` blocks"
     # LM Studio has a `systemPrompt`, too, beside versions of messages.
     have_roles = all("role" in message for message in messages)
@@ -422,8 +422,8 @@ def detect(value: Any) -> str | None:
     return None
 
 
-def _is_typed(block: Any, kind: str) -> bool:
-    return isinstance(block, dict) and block.get("type") == kind
+def _is_call(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "toolCall"
 
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -514,13 +514,13 @@ class EventReader:
             case "text_start" | "thinking_start":
                 self._begin(kind.partition("_")[0])
             case "text_delta" | "thinking_delta":
-                self._recorder.delta(self._begun(kind.partition("_")[0]), self._text(event, "delta"))
+                self._recorder.delta(self._begun(kind.partition("_")[0]), self._delta(event))
             case "text_end" | "thinking_end":
                 self._end(kind.partition("_")[0], attribute(event, "content"))
             case "toolcall_start":
                 self._begin_call(attribute(event, "id"))
             case "toolcall_delta":
-                self._recorder.delta(self._call(attribute(event, "id"), last=True), self._text(event, "delta"))
+                self._recorder.delta(self._call(attribute(event, "id"), last=True), self._delta(event))
             case "toolcall_end":
                 self._end_call(attribute(event, "tool_call"))
             case "done":
@@ -595,10 +595,10 @@ class EventReader:
         reason = word if word in ("stop", "toolUse", "length", "error", "aborted") else None
         self._recorder.finish(reason, None if reason else optional(word))
 
-    def _text(self, event: Any, name: str) -> str:
-        value = attribute(event, name, "")
+    def _delta(self, event: Any) -> str:
+        value = attribute(event, "delta", "")
         if not isinstance(value, str):
-            raise BadWire(API, f"{name} is text, not {type(value).__name__}", f"$.{name}")
+            raise BadWire(API, f"delta is text, not {type(value).__name__}", "$.delta")
         return value
 
 
