@@ -13,11 +13,11 @@ the process that serves (the kernel's work for it included), which other program
 are of CPU and of calls per second, medians over the rounds' own shares: what is measured within seconds of each other
 compares best. `all` adds the processes that it started: the recorder. Load generator, upstream, gateway and recorder
 share the machine's cores: on two of them, a recorder also takes calls per second from the load generator. `added` is
-what the first byte of a body takes beyond the upstream's own. In the rows `new`, `recording-new` and
-`recording-sqlite` (sessions in a database instead of files) each call is a conversation of its own. The rows `workers-N` are `interlingua serve --workers N`: compare their calls per second, as
-far as there are processors for all; they translate, before an upstream that writes a stream in four pieces, so that on
-a small machine most of the work is the gateway's. Tables go to `results/gateway.md`, from where `run.py --write-docs`
-takes them.
+what the first byte of a body takes beyond the upstream's own. In the rows `new`, `recording-new` and `recording-sqlite`
+(sessions in a database instead of files) each call is a conversation of its own. The rows `workers-N` are `interlingua
+serve --workers N`: compare their calls per second, as far as there are processors for all; they translate, before an
+upstream that writes a stream in four pieces, so that on a small machine most of the work is the gateway's. Tables go to
+`results/gateway.md`, from where `run.py --write-docs` takes them.
 """
 
 import argparse
