@@ -465,8 +465,10 @@ async def test_a_frame_shows_one_session_to_whoever_has_its_key(tmp_path: Path) 
 
 _PIECES = st.sampled_from([*SECRETS.values(), "Zk39xQ7vLm2pR8", "plain", "", "two words", "C:\\Users\\grace", "x" * 70])
 _NAMES = st.sampled_from(["password", "api_key", "text", "data", "type", "mimeType", "4111 1111 1111 1111", "image"])
+_WORDS = ["ghp_", "sk_live_", "npm_", "AKIA", "AIza", "IOSFODNN7EXAMPLE", "DE89", "GB82WEST12345698765432", "a", "_"]
+_ids = st.lists(st.sampled_from([*_WORDS, "ab12cd34ef56gh78", *PIECES]), max_size=6).map("".join)
 _VALUES = st.recursive(
-    st.one_of(_PIECES, st.tuples(_PIECES, _PIECES).map(" ".join), st.integers(), st.none()),
+    st.one_of(_PIECES, _ids, st.tuples(_PIECES, _PIECES).map(" ".join), st.integers(), st.none()),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_NAMES, inner, max_size=3)),
     max_leaves=8,
 )

@@ -41,6 +41,7 @@ class Pattern(NamedTuple):
     suggested: bool = True
     check: Callable[[str], bool] = lambda text: True
     needs: Callable[[str], object] | None = None  # true for every text with a match, and faster
+    in_word: bool = False  # may match at the beginning of an identifier; others need a sign or a boundary inside
 
 
 # --- patterns --------------------------------------------------------------------------------------------------------
@@ -139,6 +140,7 @@ PATTERNS: tuple[Pattern, ...] = (
             *("sk-", "sk_", "rk_", "AIza", "gh", "glpat-", "xox", "AKIA", "ASIA", "hf_", "gsk_", "xai-", "npm_"),
             *("pypi-", "SG.", "r8_", "il-", "dop_v1_", "ya29."),
         ),
+        in_word=True,
     ),
     Pattern(
         "token",
@@ -192,6 +194,7 @@ PATTERNS: tuple[Pattern, ...] = (
         re.compile(r"[A-Z](?<!\w[A-Z])[A-Z]\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"),
         check=_is_iban,
         needs=lambda text: not text.islower(),
+        in_word=True,
     ),
     Pattern("social security number", re.compile(r"\d(?<![\w-]\d)\d\d-\d{2}-\d{4}(?![\w-])"), needs=_number),
     Pattern(
@@ -209,6 +212,7 @@ _BY_NEED = tuple(
     (needs, tuple(pattern for pattern in PATTERNS if pattern.needs is needs))
     for needs in dict.fromkeys(pattern.needs for pattern in PATTERNS)
 )
+_IN_WORD = tuple(pattern for pattern in PATTERNS if pattern.in_word)
 _known_names: dict[tuple[str, ...], tuple[bool, frozenset[str]]] = {}
 
 # Every match, and every value of a secret field, contains a digit or one of these.
@@ -276,6 +280,8 @@ _PLAIN = frozenset({int, float, bool, type(None)})
 
 def _matches(text: str) -> bool:
     """Whether a pattern matches."""
+    if text.isidentifier():  # an id: many texts are one
+        return any((found := one.regex.match(text)) and one.check(found[found.re.groups and 1]) for one in _IN_WORD)
     for needs, patterns in _BY_NEED:
         if needs is None or needs(text):
             for pattern in patterns:
