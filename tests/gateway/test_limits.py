@@ -20,6 +20,7 @@ import interlingua as il
 from gateway.conftest import settings_for
 from gateway.test_routing import BODY, Seen, chained, posted
 from interlingua.connect.models import default
+from interlingua.connect.stream import Timeouts
 from interlingua.gateway import (
     LOCAL,
     Alias,
@@ -311,6 +312,35 @@ async def test_a_stream_that_fails_is_an_error_and_one_that_is_left_is_not(tmp_p
                     await asyncio.sleep(0.01)
             (row,) = await service.ledger.usage(())
     assert (4, 2, 2) == (row.calls, row.errors, row.aborted)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_request_that_is_not_answered_in_time_has_used_its_input(stream: bool) -> None:
+    """At each target that had it; a host that is not there has had nothing."""
+    seen = Seen()
+    with Server(strict=True) as first, Server(strict=True) as second:
+        settings = priced_chain(first, second)
+        gone = replace(settings.providers[0], id="gone", api="anthropic-messages", base_url="http://127.0.0.1:9")
+        both = replace(settings.aliases[0], name="both", fallbacks=())
+        nobody = replace(settings.aliases[0], name="nobody", targets=(Target(model="gone/claude-sonnet-4-5"),))
+        settings = replace(
+            settings,
+            providers=(*settings.providers, gone),
+            aliases=(*settings.aliases, both, nobody),
+            timeouts=Timeouts(first=3.0),
+        )
+        async with Gateway(settings, observers=[seen]) as gateway:
+            statuses = []
+            for alias in ("chain", "both", "nobody"):
+                first.say("Late.", fault=faults.SlowHeaders(30.0))
+                second.say("In time.")
+                statuses.append((await posted(gateway, "/v1/messages", {**BODY, "model": alias, "stream": stream}))[0])
+    assert [200, 504, 200] == statuses
+    chain, alone, other = seen.exchanges
+    assert alone.usage is not None and alone.usage.input > 0 == alone.usage.output
+    assert alone.is_estimated and alone.cost is not None and alone.cost > 0
+    assert chain.is_estimated and [alone.usage] == [used for _, used in chain.discarded]
+    assert not other.discarded and not other.is_estimated
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -79,6 +79,8 @@ class Dispatcher:
                     return
                 encoder = attempt.encoder
                 await _break_off(attempt, exchange, str(failure))
+                if attempt.is_unanswered(failure) and exchange.answer is None and exchange.request is not None:
+                    exchange.discarded += ((place.model, Usage.of(taken(exchange.request.context), 0)),)
                 if reply.sent > sent:
                     break
                 if tries < place.keys and (isinstance(failure, RateLimited | AuthFailed) or is_unpaid(failure)):

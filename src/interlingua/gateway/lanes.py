@@ -35,7 +35,7 @@ from ..dialects.provider_errors import failure_of
 from ..dialects.wire import AWS, JSON, SSE, Rephrased
 from ..values import jsontext
 from ..values.abort import Abort
-from ..values.errors import AuthFailed, BadWire, FormatError, InterlinguaError, TransportError
+from ..values.errors import AuthFailed, BadWire, FormatError, InterlinguaError, TimedOut, TransportError
 from ..values.events import (
     BlockStart,
     Done,
@@ -180,6 +180,11 @@ class Attempt:
             watch.finish()
             if self._upstream is not None:
                 self._upstream.close()
+
+    def is_unanswered(self, failure: InterlinguaError) -> bool:
+        """Whether the target, which has the request, sent nothing in time: it may work on it, and charge it."""
+        watched = self._watch.why if self._watch is not None else failure
+        return self.is_sent and isinstance(failure, TimedOut) and isinstance(watched, TimedOut)
 
     # --- the call
 
