@@ -156,6 +156,88 @@ def test_an_edited_answer_of_codex_has_its_items() -> None:
     assert [line for line in moved.body if line in lines(CODEX)][1:] == lines(CODEX)[1:2] + lines(CODEX)[3:]
 
 
+def item(id: str, kind: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "item.completed", "item": {"id": id, "type": kind, **fields}}
+
+
+def started(id: str) -> dict[str, Any]:
+    return {"type": "item.started", "item": {"id": id, "type": "command_execution", "command": "wc"}}
+
+
+def command(id: str) -> dict[str, Any]:
+    return item(id, "command_execution", command="wc")
+
+
+RUN = [
+    item("a", "reasoning", text="Count."),
+    item("b", "agent_message", text="Wait."),
+    item("c", "command_execution", command="wc", aggregated_output="12"),
+    *(started("d"), command("d"), started("e"), command("e"), item("f", "reasoning", text="Twelve.")),
+]
+NEW = il.TextBlock(text="New.")
+
+
+def written(content: dict[int, list[Any]]) -> list[str]:
+    """The lines when these messages have these blocks."""
+    session = codex_exec.decode(RUN)
+    for at, blocks in content.items():
+        session = edited(session, at, content=tuple(blocks))
+    (body, losses), again = codex_exec.encode(session), codex_exec.encode(il.load(il.dump(session)))
+    assert (body, losses) == (again.body, ())
+    return [*map(named, body)]
+
+
+def named(line: Any) -> str:
+    """The id or the text of an item, in brackets where it began."""
+    name: str = line["item"].get("id") or line["item"]["text"]
+    return f"({name})" if line["type"] == "item.started" else name
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        (0, "(d) New. d (e) e f"),
+        (1, "(d) d New. (e) e f"),
+        (2, "(d) d (e) e New. f"),
+        (3, "(d) d (e) e f New."),
+    ],
+)
+@pytest.mark.parametrize("before", ["a b c", "a c", "a b New. c", "New. New. a b c", "c"])
+def test_lines_among_the_items_of_an_answer_stay_there(before: str, place: int, expected: str) -> None:
+    """Whatever was added to it, and whatever the answer before it has more or less."""
+    session = codex_exec.decode(RUN)
+    answers = [n for n, entry in enumerate(session.entries) if isinstance(entry.message, il.AssistantMessage)]
+    first, second = (list(session.entries[n].message.content) for n in answers)  # type: ignore[union-attr, arg-type]
+    blocks = {**dict(zip("abc", first, strict=True)), "New.": NEW}
+    content = {answers[0]: [blocks[name] for name in before.split()], answers[1]: second}
+    assert written(content) == [*before.split(), "(d)", "d", "(e)", "e", "f"]
+    content[answers[1]] = [*second[:place], NEW, *second[place:]]
+    assert written(content) == [*before.split(), *expected.split()]
+    content[answers[1]] = [block for at, block in enumerate(second) if at != place]
+    left = [name for name in ("(d)", "d", "(e)", "e", "f") if name != ("d", "e", "f", "")[place]]
+    assert written(content) == [*before.split(), *left]
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "expected"),
+    [
+        ("call", "New. own", "a New. d"),
+        ("call", "own New.", "a d New."),
+        ("text", "own New.", "a b New."),
+        ("text", "own New. New.", "a b New. New."),
+        ("text", "", "a"),
+    ],
+)
+def test_an_answer_of_one_line_may_have_more_blocks_or_none(kind: str, content: str, expected: str) -> None:
+    """A call keeps its line, wherever it is now; a text is in the first line."""
+    asked = item("a", "todo_list", items=[])
+    lines = [asked, command("d") if kind == "call" else RUN[1]]
+    session = codex_exec.decode(lines)
+    (own,) = session.entries[1].message.content  # type: ignore[union-attr]
+    changed = edited(session, 1, content=tuple(own if name == "own" else NEW for name in content.split()))
+    assert [*map(named, codex_exec.encode(changed).body)] == expected.split()
+
+
 def test_edited_results_of_codex_are_in_their_items() -> None:
     """The text of what a server gave, and whether a call failed; what an item has no field for is reported."""
     (session,) = il.read(CODEX)
