@@ -9,6 +9,7 @@ entries of the records, in their order.
 import heapq
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from itertools import accumulate, pairwise
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -20,6 +21,7 @@ from ...values.losses import Loss, places
 from ...values.messages import AssistantMessage, Block, TextBlock, ToolCall, Usage, blocks_of
 from ...values.request import Conversation, Entry
 from ..residual import with_residual
+from .records import RECORD
 
 PARTS = "~parts"  # of an entry: the records of which it is made, in order
 NAMED = "~named"  # of an entry: the id that it was given, and the one that its record has
@@ -265,12 +267,16 @@ def _parts(
 ) -> Iterator[tuple[int, Sequence[Entry]]]:
     """The parts of an answer, each with its place."""
     blocks = _divided(blocks_of(entry.message.content), hints)
-    counts = [1 if isinstance(hint["blocks"], str | dict) else hint["blocks"] or 0 for hint in hints]
-    if blocks is None or sum(counts) != len(blocks):
+    if all("of" in hint or isinstance(hint["blocks"], dict) for hint in hints):
+        if blocks is None or [*map(_key, hints)] != [*map(key_of, blocks)]:
+            yield from _aligned(entry, hints, api)
+            return
+    elif blocks is None:
         yield from _divided_anew(entry, hints, api, moved)
         return
     start = 0
-    for hint, size in zip(hints, counts, strict=True):
+    for hint in hints:
+        size = 1 if isinstance(hint["blocks"], str | dict) else hint["blocks"] or 0
         content: Any = blocks[start : start + size]
         start += size
         if hint["blocks"] == "text":
@@ -283,10 +289,56 @@ def _parts(
         yield hint["at"], (_part(entry, hint, content, parent, api, is_last=hint is hints[-1]),)
 
 
+def _aligned(entry: Entry, hints: Sequence[Mapping[str, Any]], api: str) -> Iterator[tuple[int, Sequence[Entry]]]:
+    """An answer with other blocks than its records, which hold one each.
+
+    A block that is still there has its own record, one that was removed has none, and one that was added has a new one
+    behind that of the block before.
+    """
+    blocks = blocks_of(entry.message.content)
+    groups: list[list[Mapping[str, Any]]] = []  # the records of each block: of a text there may be several
+    for hint in hints:
+        if "of" in hint or hint["blocks"].get("opens"):
+            groups.append([])
+        groups[-1].append(hint)
+    keys = [_key(group[0]) for group in groups]
+    written: dict[int, list[Entry]] = {hint["at"]: [] for hint in hints}
+    matcher = SequenceMatcher(None, keys, [*map(key_of, blocks)], autojunk=False)
+    for kind, start, end, first, last in matcher.get_opcodes():
+        if kind != "equal":
+            place = groups[end - 1][-1]["at"] if end else hints[0]["at"]
+            added = {"record": {RECORD: True}}
+            written[place] += (_part(entry, added, (block,), entry.parent_id, api) for block in blocks[first:last])
+            continue
+        for group, block in zip(groups[start:end], blocks[first:last], strict=True):
+            for hint, piece in _pieces(block, group):
+                line = _part(entry, hint, (piece,), entry.parent_id, api, is_last=hint is hints[-1])
+                written[hint["at"]].append(line)
+    yield from written.items()
+
+
+def _key(hint: Mapping[str, Any]) -> str:
+    """The `key_of` the block of a record."""
+    key: str = hint.get("of", TextBlock.__name__)
+    return key
+
+
+def _pieces(block: Any, group: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Block]]:
+    """The records of a block, each with its piece; they begin where they began, and the last has the rest."""
+    if len(group) == 1:
+        yield group[0], block
+        return
+    start = 0
+    for hint in group:
+        end = None if hint is group[-1] else start + hint["blocks"]["characters"]
+        yield hint, TextBlock(text=block.text[start:end])
+        start = end or 0
+
+
 def _divided_anew(
     entry: Entry, hints: Sequence[Mapping[str, Any]], api: str, moved: dict[str, str]
 ) -> Iterator[tuple[int, Sequence[Entry]]]:
-    """An answer that has more or fewer blocks than its records: a record for each block, the last with the last's id.
+    """An answer with other blocks than its records, which may hold several: one for each, the last with the last's id.
 
     In a tree, what follows may stand between the records: all are in the place of the first, and as no ids are made,
     the last may have several blocks. In a list nothing does, and what belongs to the last record follows it.
