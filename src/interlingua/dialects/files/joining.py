@@ -10,7 +10,6 @@ import heapq
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate, pairwise
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -29,15 +28,12 @@ STATED = "~stated"  # of an entry: the parent that it was given, and the one tha
 AHEAD = "~ahead"  # of an entry that stands before its record's place: that place, and the entry that follows the record
 
 
-def join(entries: Sequence[Entry], groups: Iterable[Sequence[int]], api: str, *, pieces: bool = False) -> list[Entry]:
-    """The entries with each group of answers as one, in the place of its first; the others are left out.
-
-    With `pieces`, texts that follow one another are pieces of one text.
-    """
+def join(entries: Sequence[Entry], groups: Iterable[Sequence[int]], api: str) -> list[Entry]:
+    """The entries with each group of answers as one, in the place of its first; the others are left out."""
     out: list[Entry | None] = list(entries)
     for group in groups:
         if len(group) > 1:
-            out[group[0]] = joined([entries[at] for at in group], group, api, pieces=pieces)
+            out[group[0]] = joined([entries[at] for at in group], group, api)
             for at in group[1:]:
                 out[at] = None
     return [entry for entry in out if entry is not None]
@@ -46,7 +42,8 @@ def join(entries: Sequence[Entry], groups: Iterable[Sequence[int]], api: str, *,
 def join_runs(entries: Iterable[tuple[Entry, bool]], api: str, *, pieces: bool = False) -> Iterator[Entry]:
     """Joins answers in a row, as `join` does; each entry, if it is no answer, is given with whether it ends the run.
 
-    Each answer in a row holds one block. `single_blocks.records_of` gives back their entries.
+    Each answer in a row holds one block; with `pieces`, texts that follow one another are pieces of one text.
+    `single_blocks.records_of` gives back their entries.
     """
     waiting: list[Entry] = []  # from the first answer of the run on
     run: list[int] = []  # the places of its answers
@@ -171,7 +168,7 @@ _FIELDS = attrgetter(*_NAMES)
 def _differences(part: Sequence[Any], whole: Sequence[Any]) -> dict[str, Any]:
     """The fields of a part that are not those of the whole."""
     return {
-        name: plain(own) if name == "usage" and own is not None else own
+        name: plain(own)
         for name, own, other in zip(_NAMES, part, whole, strict=True)
         if own is not other and own != other
     }
@@ -266,17 +263,16 @@ def _parts(
     entry: Entry, hints: Sequence[Mapping[str, Any]], api: str, moved: dict[str, str]
 ) -> Iterator[tuple[int, Sequence[Entry]]]:
     """The parts of an answer, each with its place."""
-    blocks = _divided(blocks_of(entry.message.content), hints)
-    if all("of" in hint or isinstance(hint["blocks"], dict) for hint in hints):
-        if blocks is None or [*map(_key, hints)] != [*map(key_of, blocks)]:
-            yield from _aligned(entry, hints, api)
-            return
-    elif blocks is None:
+    if any("of" in hint or isinstance(hint["blocks"], dict) for hint in hints):
+        yield from _aligned(entry, hints, api)
+        return
+    blocks = blocks_of(entry.message.content)
+    sizes = [1 if hint["blocks"] == "text" else hint["blocks"] or 0 for hint in hints]
+    if sum(sizes) != len(blocks):
         yield from _divided_anew(entry, hints, api, moved)
         return
     start = 0
-    for hint in hints:
-        size = 1 if isinstance(hint["blocks"], str | dict) else hint["blocks"] or 0
+    for hint, size in zip(hints, sizes, strict=True):
         content: Any = blocks[start : start + size]
         start += size
         if hint["blocks"] == "text":
@@ -285,12 +281,12 @@ def _parts(
         elif hint["blocks"] is None:
             content = None
         parent = entry.parent_id if hint is hints[0] else hint.get("parent")
-        parent = moved.get(parent, parent) if moved and parent is not None else parent
+        parent = parent if parent is None else moved.get(parent, parent)
         yield hint["at"], (_part(entry, hint, content, parent, api, is_last=hint is hints[-1]),)
 
 
 def _aligned(entry: Entry, hints: Sequence[Mapping[str, Any]], api: str) -> Iterator[tuple[int, Sequence[Entry]]]:
-    """An answer with other blocks than its records, which hold one each.
+    """The parts of an answer of records that hold one block each.
 
     A block that is still there has its own record, one that was removed has none, and one that was added has a new one
     behind that of the block before.
@@ -301,9 +297,9 @@ def _aligned(entry: Entry, hints: Sequence[Mapping[str, Any]], api: str) -> Iter
         if "of" in hint or hint["blocks"].get("opens"):
             groups.append([])
         groups[-1].append(hint)
-    keys = [_key(group[0]) for group in groups]
+    read = [group[0].get("of", TextBlock.__name__) for group in groups]
+    matcher = SequenceMatcher(None, read, [*map(key_of, blocks)], autojunk=False)
     written: dict[int, list[Entry]] = {hint["at"]: [] for hint in hints}
-    matcher = SequenceMatcher(None, keys, [*map(key_of, blocks)], autojunk=False)
     for kind, start, end, first, last in matcher.get_opcodes():
         if kind != "equal":
             place = groups[end - 1][-1]["at"] if end else hints[0]["at"]
@@ -315,12 +311,6 @@ def _aligned(entry: Entry, hints: Sequence[Mapping[str, Any]], api: str) -> Iter
                 line = _part(entry, hint, (piece,), entry.parent_id, api, is_last=hint is hints[-1])
                 written[hint["at"]].append(line)
     yield from written.items()
-
-
-def _key(hint: Mapping[str, Any]) -> str:
-    """The `key_of` the block of a record."""
-    key: str = hint.get("of", TextBlock.__name__)
-    return key
 
 
 def _pieces(block: Any, group: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Block]]:
@@ -338,7 +328,7 @@ def _pieces(block: Any, group: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Ma
 def _divided_anew(
     entry: Entry, hints: Sequence[Mapping[str, Any]], api: str, moved: dict[str, str]
 ) -> Iterator[tuple[int, Sequence[Entry]]]:
-    """An answer with other blocks than its records, which may hold several: one for each, the last with the last's id.
+    """An answer that has more or fewer blocks than its records: a record for each block, the last with the last's id.
 
     In a tree, what follows may stand between the records: all are in the place of the first, and as no ids are made,
     the last may have several blocks. In a list nothing does, and what belongs to the last record follows it.
@@ -372,31 +362,6 @@ def _part(
         return replace(entry, message=part, parent_id=parent)
     extra = {**{owner: kept for owner, kept in entry.extra.items() if owner != api}, api: hint["record"]}
     return Entry(message=part, id=hint.get("id"), parent_id=parent, extra=extra)
-
-
-def _divided(blocks: Sequence[Any], hints: Sequence[Mapping[str, Any]]) -> tuple[Any, ...] | None:
-    """The blocks with texts divided into their pieces; None where they are not of that length any more."""
-    sizes: list[list[int] | None] = []
-    for hint in hints:
-        shape = hint["blocks"]
-        if isinstance(shape, dict) and not shape.get("opens") and sizes and sizes[-1] is not None:
-            sizes[-1].append(shape["characters"])
-        elif isinstance(shape, dict):
-            sizes.append([shape["characters"]])
-        else:
-            sizes += [None] * (1 if shape == "text" else shape or 0)
-    if len(sizes) != len(blocks):
-        return None
-    out: list[Any] = []
-    for block, lengths in zip(blocks, sizes, strict=True):
-        if lengths is None:
-            out.append(block)
-            continue
-        if not isinstance(block, TextBlock) or len(block.text) != sum(lengths):
-            return None
-        ends = accumulate(lengths, initial=0)
-        out += [TextBlock(text=block.text[start:end]) for start, end in pairwise(ends)]
-    return tuple(out)
 
 
 def _field(name: str, value: Any) -> Any:
