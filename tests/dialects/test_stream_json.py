@@ -222,6 +222,7 @@ def test_lines_among_the_items_of_an_answer_stay_there(before: str, place: int, 
     ("kind", "content", "expected"),
     [
         ("call", "New. own", "a New. d"),
+        ("call", "New. New. own New.", "a New. New. d New."),
         ("call", "own New.", "a d New."),
         ("text", "own New.", "a b New."),
         ("text", "own New. New.", "a b New. New."),
@@ -231,11 +232,13 @@ def test_lines_among_the_items_of_an_answer_stay_there(before: str, place: int, 
 def test_an_answer_of_one_line_may_have_more_blocks_or_none(kind: str, content: str, expected: str) -> None:
     """A call keeps its line, wherever it is now; a text is in the first line."""
     asked = item("a", "todo_list", items=[])
-    lines = [asked, command("d") if kind == "call" else RUN[1]]
+    lines = [asked, {**(command("d") if kind == "call" else RUN[1]), "sent": 1}]
     session = codex_exec.decode(lines)
     (own,) = session.entries[1].message.content  # type: ignore[union-attr]
     changed = edited(session, 1, content=tuple(own if name == "own" else NEW for name in content.split()))
-    assert [*map(named, codex_exec.encode(changed).body)] == expected.split()
+    body = codex_exec.encode(changed).body
+    assert [*map(named, body)] == expected.split()
+    assert [line for line in body if "sent" in line] == (lines[1:] if content else [])
 
 
 def test_edited_results_of_codex_are_in_their_items() -> None:

@@ -79,6 +79,10 @@ def test_what_follows_an_answer_that_was_divided_anew_stays_attached(first: Any,
         SESSION[0],
         *SESSION[6:],
     ]
+    ids = ["a-1", "a-2", "a-3"] if first else ["a-1", "a-3"]  # of lines of one block each, as far as there are ids
+    lines = [one for one in body if one["uuid"].startswith("a-")]
+    assert [one["uuid"] for one in lines] == ids
+    assert [len(one["message"]["content"]) for one in lines][:-1] == [1] * (len(ids) - 1)
     known = {None}
     for one in body:
         assert one["parentUuid"] in known
@@ -108,6 +112,59 @@ def test_a_compaction_keeps_an_answer_that_was_divided_anew() -> None:
     assert tree(back)[1:] != tree(session)[1:]
     assert [entry[:2] for entry in tree(back)] == [entry[:2] for entry in tree(session)]
     assert outline(back) == outline(changed)
+
+
+@pytest.mark.parametrize("content", [THOUGHT, call("c1")], ids=["thought", "call"])
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ((None, "end_turn"), "stop"),
+        (("end_turn", None), "stop"),
+        (("tool_use", "end_turn"), "stop"),
+        ((None, "max_tokens"), "length"),
+        (("max_tokens", None), "length"),
+    ],
+)
+def test_an_answer_ends_as_one_of_its_lines_states(content: Line, stated: Any, expected: str) -> None:
+    """A call means that results are awaited, unless the answer was cut off."""
+    lines = [line("u-1", None, "Hi"), line("a-1", "u-1", content), line("a-2", "a-1", {"type": "text", "text": "So."})]
+    for one, reason in zip(lines[1:], stated, strict=True):
+        one["message"]["stop_reason"] = reason
+    session = claude_code.decode(Lines(lines))
+    answer: Any = session.entries[1].message
+    is_called = content["type"] == "tool_use" and expected == "stop"
+    assert answer.stop_reason == ("toolUse" if is_called else expected)
+    assert answer.stop_detail == (stated[1] or stated[0])
+    assert claude_code.encode(session).body == lines
+
+
+def test_an_entry_that_was_attached_elsewhere_states_its_new_parent() -> None:
+    """Also where its record states another parent than the entry was given when it was read."""
+    session = claude_code.decode(Lines(SESSION))
+    (at,) = (at for at, entry in enumerate(session.entries) if entry.id == "u-3")
+    assert (session.entries[at].parent_id, SESSION[6]["parentUuid"]) == ("u-2", "a-3")
+    entries = [*session.entries]
+    entries[at] = replace(entries[at], parent_id="u-1")
+    body = claude_code.encode(replace(session, entries=tuple(entries))).body
+    assert [one["parentUuid"] for one in body if one["uuid"] == "u-3"] == ["u-1"]
+
+
+def test_a_compaction_stays_before_the_lines_written_again_after_it() -> None:
+    """It is read before the lines that it keeps; also when earlier entries were removed, its lines have their place."""
+    kept = {"anchorUuid": "s-1", "uuids": ["u-2", "u-3"]}
+    place = {"parentUuid": None, "type": "system", "subtype": "compact_boundary"}
+    lines = [
+        *(line("u-1", None, "1"), line("u-2", "u-1", "2"), line("u-3", "u-2", "3")),
+        {"uuid": "b-1", **place, "compactMetadata": {"preservedMessages": kept}},
+        line("s-1", "b-1", "A summary", isCompactSummary=True),
+        *(line("u-2", "s-1", "2"), line("u-3", "u-2", "3"), line("u-4", "u-3", "4")),
+    ]
+    session = claude_code.decode(Lines(lines))
+    assert claude_code.encode(session).body == lines
+    for removed in ({"u-1"}, {"u-2"}, {"u-1", "u-2"}, {"u-1", "u-2", "u-3"}):
+        left = tuple(entry for entry in session.entries if entry.id not in removed)
+        body = claude_code.encode(replace(session, entries=left)).body
+        assert body == [*(one for one in lines[:3] if one["uuid"] not in removed), *lines[3:]]
 
 
 def test_parts_of_another_answer_keep_their_places() -> None:
@@ -234,7 +291,11 @@ def test_losses_are_in_the_message_whose_parts_the_lines_are() -> None:
     claude = claude_code.decode(Lines(SESSION))
     sealed = ThinkingBlock(thinking="Count.", thinking_signature="c2ln", redacted=True)
     changed = edited(claude, 1, TEXT, sealed, *claude.entries[1].message.content[1:])
-    assert [loss.path for loss in claude_code.encode(changed).losses] == ["$.messages[1].content[1].thinking"]
+    system = replace(changed, system="Be brief.")
+    assert [loss.path for loss in claude_code.encode(system).losses] == [
+        "$.system",
+        "$.messages[1].content[1].thinking",
+    ]
 
 
 def printed(id: str, **fields: Any) -> Line:
