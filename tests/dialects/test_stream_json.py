@@ -218,6 +218,25 @@ def test_lines_among_the_items_of_an_answer_stay_there(before: str, place: int, 
     assert written(content) == [*before.split(), *left]
 
 
+def test_lines_stay_among_the_items_of_an_answer_when_messages_before_it_are_removed() -> None:
+    lines = [*RUN[:2], started("c"), *RUN[2:]]
+    session = codex_exec.decode(lines)
+    begun = [n for n, entry in enumerate(session.entries) if isinstance(entry.message, il.CustomMessage)][1]
+    left = (*session.entries[: begun - 1], *session.entries[begun + 1 :])  # without a result, and what began then
+    assert isinstance(session.entries[begun - 1].message, il.ToolResultMessage)
+    body = codex_exec.encode(replace(session, entries=left)).body
+    assert [*map(named, body)] == ["a", "b", "(c)", "c", "d", "(e)", "e", "f"]
+
+
+def test_pieces_of_a_text_may_be_empty() -> None:
+    run = [{"type": "message", "role": "assistant", "content": text, "delta": True} for text in ("", "Wal", "", "rus")]
+    session = gemini_stream.decode(run)
+    assert [message.text for message in session.messages] == ["Walrus"]  # type: ignore[union-attr]
+    assert gemini_stream.encode(session).body == run
+    longer = edited(session, 0, content=(il.TextBlock(text="Walruses"),))
+    assert [line["content"] for line in gemini_stream.encode(longer).body] == ["", "Wal", "", "ruses"]
+
+
 @pytest.mark.parametrize(
     ("kind", "content", "expected"),
     [

@@ -83,6 +83,7 @@ def test_what_follows_an_answer_that_was_divided_anew_stays_attached(first: Any,
     lines = [one for one in body if one["uuid"].startswith("a-")]
     assert [one["uuid"] for one in lines] == ids
     assert [len(one["message"]["content"]) for one in lines][:-1] == [1] * (len(ids) - 1)
+    assert [one["parentUuid"] for one in lines] == ["u-1", *ids[:-1]]
     known = {None}
     for one in body:
         assert one["parentUuid"] in known
@@ -147,6 +148,42 @@ def test_an_entry_that_was_attached_elsewhere_states_its_new_parent() -> None:
     entries[at] = replace(entries[at], parent_id="u-1")
     body = claude_code.encode(replace(session, entries=tuple(entries))).body
     assert [one["parentUuid"] for one in body if one["uuid"] == "u-3"] == ["u-1"]
+
+
+def test_parts_of_an_answer_follow_what_took_the_place_of_their_parent() -> None:
+    lines = [*SESSION[:3], line("a-4", "a-2", THOUGHT), line("a-5", "a-1", call("c3"))]
+    for one in lines[3:]:
+        one["message"]["id"] = "m-2"
+    session = claude_code.decode(Lines(lines))
+    assert claude_code.encode(session).body == lines
+    answer: Any = session.entries[1].message
+    body = claude_code.encode(edited(session, 1, *answer.content[1:])).body
+    assert [(one["uuid"], one["parentUuid"]) for one in body[1:]] == [("a-2", "u-1"), ("a-4", "a-2"), ("a-5", "a-2")]
+
+
+def test_lines_without_content_are_lines_of_their_answer() -> None:
+    lines = [*SESSION[:2], line("a-2", "a-1", None), line("a-3", "a-2", call("c1"))]
+    lines[2]["message"]["content"] = []
+    session = claude_code.decode(Lines(lines))
+    assert [len(blocks(entry)) for entry in session.entries] == [1, 2]
+    assert claude_code.encode(session).body == lines
+
+
+@pytest.mark.parametrize("removed", [0, 1, 2])
+def test_lines_of_an_answer_stay_among_others_when_earlier_messages_are_removed(removed: int) -> None:
+    others = [line(f"u-{number}", None, "Hi") for number in (7, 8)]
+    session = claude_code.decode(Lines([*others, *SESSION]))
+    left = replace(session, entries=session.entries[removed:])
+    assert claude_code.encode(left).body == [*others[removed:], *SESSION]
+
+
+def test_an_answer_may_be_there_twice() -> None:
+    """Its lines have the same places: each of the two has its own lines, in their order."""
+    session = claude_code.decode(Lines(SESSION))
+    twice = replace(session, entries=(*session.entries[:2], *session.entries[1:]))
+    body = claude_code.encode(twice).body
+    assert sorted(one["uuid"] for one in body) == sorted([*(one["uuid"] for one in SESSION), "a-1", "a-2", "a-3"])
+    assert [one["uuid"] for one in body if one["uuid"].startswith("u-")] == ["u-1", "u-2", "u-3", "u-4"]
 
 
 def test_a_compaction_stays_before_the_lines_written_again_after_it() -> None:
@@ -239,6 +276,17 @@ def test_each_block_of_an_answer_is_an_item_of_codex(at: int, change: Any) -> No
     assert [one for one in body if one in others] == others
     for one in body:  # as the program reads it
         assert one["payload"]["type"] != "message" or isinstance(one["payload"]["content"], list)
+
+
+def test_lines_among_the_items_of_an_answer_of_codex_stay_there() -> None:
+    other = {"timestamp": "2026-01-01T10:00:02.500Z", "type": "event_msg", "payload": {"type": "plan_update"}}
+    lines = [*ROLLOUT[:2], other, *ROLLOUT[2:]]
+    session = codex_cli.decode(Lines(lines))
+    (at,) = (at for at, entry in enumerate(session.entries) if len(blocks(entry)) == 2)
+    answer: Any = session.entries[at].message
+    assert codex_cli.encode(edited(session, at, *answer.content[1:])).body == [lines[0], *lines[2:]]
+    body = codex_cli.encode(edited(session, at, *answer.content, TEXT)).body
+    assert [one for one in body if one in lines] == lines
 
 
 def test_events_of_codex_are_those_of_their_blocks() -> None:

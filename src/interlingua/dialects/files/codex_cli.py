@@ -588,7 +588,7 @@ class _History:
         for at, turns in self._rolled.items():
             self.back[self._count + at - first - bisect.bisect_left(left_out, at)] = turns
         if left_out:
-            window[group[0] - first] = joined([window[at - first] for at in group], group, API)
+            window[group[0] - first] = joined([window[at - first] for at in group], group, API, keys=True)
             window = [entry for at, entry in enumerate(window, first) if at not in omitted]
         self._first += len(self._window)
         self._count += len(window)

@@ -75,7 +75,7 @@ def joined(
 ) -> Entry:
     """One entry of the parts of an answer; `places` are their positions among the entries of the file.
 
-    With `keys`, the hints of parts have the `key_of` their one block.
+    With `keys`, the hints of parts that have one block have its `key_of`.
     """
     messages: list[Any] = [part.message for part in parts]
     content, shapes = _content(messages, pieces)
@@ -263,7 +263,7 @@ def _parts(
     entry: Entry, hints: Sequence[Mapping[str, Any]], api: str, moved: dict[str, str]
 ) -> Iterator[tuple[int, Sequence[Entry]]]:
     """The parts of an answer, each with its place."""
-    if any("of" in hint or isinstance(hint["blocks"], dict) for hint in hints):
+    if all("of" in hint or isinstance(hint["blocks"], dict) for hint in hints):
         yield from _aligned(entry, hints, api)
         return
     blocks = blocks_of(entry.message.content)
@@ -330,25 +330,23 @@ def _divided_anew(
 ) -> Iterator[tuple[int, Sequence[Entry]]]:
     """An answer that has more or fewer blocks than its records: a record for each block, the last with the last's id.
 
-    In a tree, what follows may stand between the records: all are in the place of the first, and as no ids are made,
-    the last may have several blocks. In a list nothing does, and what belongs to the last record follows it.
+    What follows may stand between the records: all are in the place of the first. As no ids are made, the last may have
+    several blocks.
     """
     blocks = blocks_of(entry.message.content)
-    ids = [hint["id"] for hint in hints if "id" in hint]
-    others = max(min(len(blocks), len(hints)) if ids else len(blocks), 1) - 1  # records before the last
-    written: dict[int, list[Entry]] = {hint["at"]: [] for hint in hints}
+    others = max(min(len(blocks), len(hints)), 1) - 1  # records before the last
+    written: list[Entry] = []
     above = entry.parent_id
-    for at in range(others):
-        hint = hints[min(at, len(hints) - 2)]
+    for at, hint in enumerate(hints[:others]):
         line = _part(entry, hint, blocks[at : at + 1], above, api)
-        written[hints[0]["at"] if ids else hint["at"]].append(line)
+        written.append(line)
         if line.id is not None:
             above = moved[line.id] = line.id
-    last = _part(entry, hints[-1], blocks[others:], above, api, is_last=True)
-    written[hints[0 if ids else -1]["at"]].append(last)
+    written.append(_part(entry, hints[-1], blocks[others:], above, api, is_last=True))
     if entry.id is not None:
-        moved.update((id, entry.id) for id in ids if id not in moved)
-    yield from written.items()
+        moved.update((hint["id"], entry.id) for hint in hints if "id" in hint and hint["id"] not in moved)
+    yield hints[0]["at"], written
+    yield from ((hint["at"], ()) for hint in hints[1:])
 
 
 def _part(
