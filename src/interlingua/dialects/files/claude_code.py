@@ -777,7 +777,7 @@ def _linked(
                 if isinstance(prompt, str):
                     prompts[prompt] = (id, call.id)
         known.add(id)
-        yield entry if parent == entry.parent_id else place(entry, parent, API)
+        yield place(entry, parent, API)
 
 
 def _spawned(

@@ -233,11 +233,10 @@ def located(
     messages = places(conversation)
     moved: dict[str, tuple[str, int]] = {}
     for record, where in zip(records, places(replace(conversation, entries=records)), strict=True):
-        at = record.extra.get(_SOURCE)
-        if at is not None:
-            first = next(iter(blocks_of(getattr(record.message, "content", None))), None)
-            blocks = blocks_of(getattr(conversation.entries[at].message, "content", None))
-            moved[where] = (messages[at], next((n for n, block in enumerate(blocks) if block is first), 0))
+        at = record.extra[_SOURCE]
+        first = next(iter(blocks_of(getattr(record.message, "content", None))), None)
+        blocks = blocks_of(getattr(conversation.entries[at].message, "content", None))
+        moved[where] = (messages[at], next((n for n, block in enumerate(blocks) if block is first), 0))
     return tuple(_located(loss, moved) for loss in losses)
 
 
