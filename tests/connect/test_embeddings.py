@@ -40,12 +40,19 @@ def titan(received: Any) -> Any:
     return {"embedding": vector_of(received.json["inputText"]), "inputTextTokenCount": 2}
 
 
+def cohere(received: Any) -> Any:
+    assert received.json["input_type"] == "search_document"
+    vectors = [vector_of(text) for text in received.json["texts"]]
+    return {"embeddings": vectors if len(vectors) > 1 else {"float": vectors, "int8": [[1, 2]]}}
+
+
 WIRES = [
     ("openai-completions", "m-1", "/embeddings", openai),
     ("openai-responses", "m-1", "/embeddings", openai),
     ("google-generative-ai", "m-1", "/models/m-1:batchEmbedContents", google),
     ("ollama-chat", "m-1", "/api/embed", ollama),
     ("bedrock-converse-stream", "amazon.titan-embed-text-v2", "/model/amazon.titan-embed-text-v2/invoke", titan),
+    ("bedrock-converse-stream", "cohere.embed-v4", "/model/cohere.embed-v4/invoke", cohere),
 ]
 
 
@@ -55,7 +62,9 @@ def serving(server: Server, api: str, id: str, path: str, reply: Any) -> il.Mode
     return il.ModelDescriptor(id=id, api=api, provider="test", base_url=base)
 
 
-@pytest.mark.parametrize(("api", "id", "path", "reply"), WIRES, ids=[row[0] for row in WIRES])
+@pytest.mark.parametrize(
+    ("api", "id", "path", "reply"), WIRES, ids=[row[1] if row[0].startswith("bedrock") else row[0] for row in WIRES]
+)
 async def test_each_text_has_its_vector_in_order(api: str, id: str, path: str, reply: Any) -> None:
     """Whatever the order of the answer, and however many requests it took."""
     async with Server() as server:
@@ -73,6 +82,9 @@ async def test_usage_is_added_up() -> None:
         found = await il.embed(model, ["a", "b", "c"], api_key="k", batch=2)
         assert found.usage is not None
         assert 3 == found.usage.input
+        found = await il.embed(serving(server, *WIRES[-2]), ["a", "b", "c"], api_key="k")
+        assert found.usage is not None
+        assert 6 == found.usage.input
         model = serving(server, "google-generative-ai", "m-1", "/models/m-1:batchEmbedContents", google)
         assert (await il.embed(model, "a", api_key="k")).usage is None
 
@@ -97,6 +109,12 @@ async def test_wanted_dimensions_are_asked_for() -> None:
         await il.embed(model, "a", api_key="k", dimensions=2)
         assert 2 == server.last.json["dimensions"]
         assert "Bearer k" == server.last.headers["Authorization"]
+        for *of, field in ((*WIRES[-1], "output_dimension"), (*WIRES[-2], "dimensions")):
+            model = serving(server, *of)
+            await il.embed(model, "a", api_key="k", dimensions=2)
+            assert 2 == server.last.json[field]
+            await il.embed(model, "a", api_key="k")
+            assert field not in server.last.json
 
 
 @pytest.mark.parametrize(
