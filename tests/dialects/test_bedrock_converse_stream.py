@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlingua.dialects import bedrock as bedrock
+from interlingua.dialects.bedrock.facts import GUARDED
 from interlingua.dialects.framing import AWSEventStream, JSONArray, write_aws
 from interlingua.dialects.provider_errors import is_overflow
 from interlingua.values.canonical import dump, load
@@ -503,6 +504,39 @@ def test_changed_content_is_not_overruled_by_how_it_looked() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"reasoning_effort": "low"}, {"reasoning_effort": "high"}),
+        (
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}},
+        ),
+    ],
+)
+def test_an_effort_that_is_changed_stays_in_its_field(before: dict[str, Any], after: dict[str, Any]) -> None:
+    request = bedrock.decode_request({"messages": [], "additionalModelRequestFields": before})
+    reasoning = replaced(request.options.reasoning, effort="high")
+    encoded = bedrock.encode_request(replaced(request, options=replaced(request.options, reasoning=reasoning)))
+    assert encoded.body == {"messages": [], "additionalModelRequestFields": after}
+
+
+def test_a_schema_that_is_changed_is_the_one_that_is_sent() -> None:
+    """
+    Its text as the client spelled it is kept only as long as it is that schema.
+    """
+
+    def body(text: str) -> dict[str, Any]:
+        form = {"type": "json_schema", "structure": {"jsonSchema": {"schema": text}}}
+        return {"messages": [], "outputConfig": {"textFormat": form}}
+
+    request = bedrock.decode_request(body('{ "type": "object" }'))
+    schema = request.options.output_schema
+    for text, value in (('{ "type": "object" }', {"type": "object"}), ('{"type":"array"}', {"type": "array"})):
+        options = replaced(request.options, output_schema=replaced(schema, schema=value))
+        assert bedrock.encode_request(replaced(request, options=options, extra={})).body == body(text)
+
+
 def replaced(value: Any, **fields: Any) -> Any:
     return msgspec.structs.replace(value, **fields)
 
@@ -557,6 +591,26 @@ def test_options_are_encoded_and_read(options: Options, wire: dict[str, Any]) ->
     assert {"messages": [], **wire} == encoded.body
     assert lost(encoded) == []
     assert options == bedrock.decode_request(encoded.body).options
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "model", "path"),
+    [
+        (Reasoning(), "m", "$.options.reasoning"),
+        (Reasoning(enabled=True, budget=2048), "m", "$.options.reasoning.enabled"),
+        (Reasoning(enabled=True, effort="low"), "m", "$.options.reasoning.enabled"),
+        (Reasoning(enabled=True), "m", None),
+        (Reasoning(enabled=True, effort="low"), "amazon.nova-2-lite-v1:0", "$.options.reasoning.enabled"),
+        (Reasoning(enabled=True), "amazon.nova-2-lite-v1:0", None),
+    ],
+)
+def test_what_a_request_means_without_saying_it_is_on_record(
+    reasoning: Reasoning, model: str, path: str | None
+) -> None:
+    encoded = bedrock.encode_request(asked(options=Options(reasoning=reasoning), model=model))
+    assert [loss.path for loss in encoded.losses] == ([] if path is None else [path])
+    assert {loss.severity for loss in encoded.losses} <= {"record"}
+    assert ("additionalModelRequestFields" in encoded.body) == (reasoning != Reasoning())
 
 
 def test_models_of_openai_take_a_word_for_the_effort() -> None:
@@ -620,6 +674,24 @@ LOSSES: list[tuple[Request, list[tuple[str, str]]]] = [
         [("$.options.seed", "dropped"), ("$.options.cacheRetention", "dropped")],
     ),
     (asked(tools=(ToolSpec(name="x", dialect="other", value={}),)), [("$.tools[0]", "dropped")]),
+    (
+        asked(
+            UserMessage(content=(TextBlock(text="a", citations=(Citation(title="t"),), extra={API: {GUARDED: True}}),))
+        ),
+        [("$.messages[0].content[0].citations", "dropped")],
+    ),
+    (
+        asked(AssistantMessage(content=(ThinkingBlock(thinking="t", thinking_signature="c2Vh", redacted=True),))),
+        [("$.messages[0].content[0].thinking", "dropped")],
+    ),
+    (
+        asked(options=Options(reasoning=Reasoning(enabled=False, summary="auto"))),
+        [("$.options.reasoning.summary", "dropped")],
+    ),
+    (
+        asked(options=Options(reasoning=Reasoning(effort="low", extra={API: {"new": 1}})), model="openai.m"),
+        [(f"$.options.reasoning.extra.{API}.new", "dropped")],
+    ),
 ]
 
 
@@ -1152,6 +1224,29 @@ STREAMS: dict[str, tuple[list[tuple[str, dict[str, Any]]], list[Any]]] = {
         [delta({"text": "a"}), delta({"text": "b"}, 1), delta({"text": "c"})],
         [{"text": "ac"}, {"text": "b"}],
     ),
+    "text that is announced, as calls are": (
+        [start({"text": ""}), delta({"text": "a"}), delta({"text": "b"}), stop()],
+        [{"text": "ab"}],
+    ),
+    "fields of blocks not known yet": (
+        [
+            *(delta({"text": "a"}), delta({"new": 1}), delta({"text": "b"}), stop()),
+            start({"toolUse": {"toolUseId": "t1", "name": "look"}}, 1),
+            *(delta({"toolUse": {"input": "{}", "newer": 2}}, 1), stop(1)),
+        ],
+        [{"text": "ab", "new": 1}, {"toolUse": {"toolUseId": "t1", "name": "look", "input": {}, "newer": 2}}],
+    ),
+    "arguments of a tool that the provider runs that are no JSON": (
+        [
+            start({"toolUse": {"toolUseId": "s1", "name": "code", "type": "server_tool_use"}}),
+            *(delta({"toolUse": {"input": "1 +"}}), stop()),
+        ],
+        [{"toolUse": {"toolUseId": "s1", "name": "code", "type": "server_tool_use", "input": "1 +"}}],
+    ),
+    "events not known yet": (
+        [delta({"text": "a"}), ("newEvent", {"contentBlockDelta": delta({"text": "b"})[1]}), stop()],
+        [{"text": "a"}],
+    ),
     "blocks not known yet": (
         [start({"new": {"a": 1}}), stop(), delta({"newer": 1}, 1), stop(1)],
         [{"new": {"a": 1}}, {"newer": 1}],
@@ -1407,6 +1502,13 @@ def frames_of(message: AssistantMessage) -> list[dict[str, Any]]:
     return list(answer["stream"])
 
 
+def test_fields_of_the_first_event_are_not_sent_again() -> None:
+    message = bedrock.decode_response(answered({"text": "a"}))
+    extra = {**message.extra, API: {**message.extra.get(API, {}), "~message": {"new": 1}}}
+    first, *_, last = frames_of(msgspec.structs.replace(message, extra=extra))
+    assert (set(first), "output" in last["metadata"]) == ({"messageStart"}, False)
+
+
 def test_botocore_reads_our_streams() -> None:
     """
     The vendor's client, fed our bytes, sees the wire's own events and the same text, calls, signatures and usage.
@@ -1536,6 +1638,8 @@ def test_a_stream_without_its_end_says_so() -> None:
             "Denied",
         ),
         (400, {}, {"message": "No", "code": "com.amazon#ValidationException"}, BadRequest, "ValidationException", "No"),
+        (400, {}, {"message": "", "Message": "No."}, BadRequest, None, "No."),
+        (400, {}, {"message": 5, "Message": "No.", "code": "com.amazon#"}, BadRequest, None, "No."),
         (503, {}, b"<html>", Overloaded, None, "<html>"),
         (500, {}, b"", ProviderError, None, "HTTP 500"),
     ],
@@ -1549,6 +1653,15 @@ def test_errors_are_typed_77(
     error = bedrock.decode_error(status, body, headers)
     assert (kind, code, status) == (type(error), error.code, error.status)
     assert message is None or message == error.message
+    assert error.body == (body if isinstance(body, dict) else body.decode())
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(500, "InternalServerException"), (501, "InternalServerException"), (422, "ValidationException")],
+)
+def test_an_error_without_a_name_of_its_own_has_that_of_its_status(status: int, kind: str) -> None:
+    assert bedrock.encode_error(ProviderError("No.", status=status)) == (status, {"__type": kind, "message": "No."})
 
 
 def test_botocore_reads_our_errors() -> None:
