@@ -68,15 +68,14 @@ def _decode_block(
     if len(an_object(wire, API)) == 1 and type(wire.get("text")) is str and "text" in decoders:
         return TextBlock(text=wire["text"])  # the usual text has no residual
     # ContentBlock is a union: one key, which is the kind, and no `type`.
-    kind = next((key for key in wire if key in decoders), None)
-    if kind is not None:
-        try:
-            block: Block = decoders[kind](wire)
-            encoded = encode(block, QUIET)
-            if encoded is not None:
-                return keeping(block, API, wire, encoded)
-        except (KeyError, TypeError, ValueError, AttributeError, FormatError):
-            pass
+    kind = next((key for key in wire if key in decoders), "")
+    try:
+        block: Block = decoders[kind](wire)
+        encoded = encode(block, QUIET)
+        if encoded is not None:
+            return keeping(block, API, wire, encoded)
+    except (KeyError, TypeError, ValueError, AttributeError, FormatError):
+        pass
     return OpaqueBlock(dialect=API, value=wire)
 
 
