@@ -131,11 +131,12 @@ def test_an_answer_ends_as_one_of_its_lines_states(content: Line, stated: Any, e
     lines = [line("u-1", None, "Hi"), line("a-1", "u-1", content), line("a-2", "a-1", {"type": "text", "text": "So."})]
     for one, reason in zip(lines[1:], stated, strict=True):
         one["message"]["stop_reason"] = reason
+    lines[1]["message"]["usage"] = {"input_tokens": 3, "output_tokens": 5}
     session = claude_code.decode(Lines(lines))
     answer: Any = session.entries[1].message
     is_called = content["type"] == "tool_use" and expected == "stop"
     assert answer.stop_reason == ("toolUse" if is_called else expected)
-    assert answer.stop_detail == (stated[1] or stated[0])
+    assert (answer.stop_detail, answer.usage.output) == (stated[1] or stated[0], 5)
     assert claude_code.encode(session).body == lines
 
 
@@ -161,11 +162,12 @@ def test_parts_of_an_answer_follow_what_took_the_place_of_their_parent() -> None
     assert [(one["uuid"], one["parentUuid"]) for one in body[1:]] == [("a-2", "u-1"), ("a-4", "a-2"), ("a-5", "a-2")]
 
 
-def test_lines_without_content_are_lines_of_their_answer() -> None:
+@pytest.mark.parametrize(("content", "count"), [([], 2), (None, 2), ("So.", 3)])
+def test_lines_without_a_list_of_blocks_are_lines_of_their_answer(content: Any, count: int) -> None:
     lines = [*SESSION[:2], line("a-2", "a-1", None), line("a-3", "a-2", call("c1"))]
-    lines[2]["message"]["content"] = []
+    lines[2]["message"]["content"] = content
     session = claude_code.decode(Lines(lines))
-    assert [len(blocks(entry)) for entry in session.entries] == [1, 2]
+    assert [len(blocks(entry)) for entry in session.entries] == [1, count]
     assert claude_code.encode(session).body == lines
 
 
@@ -180,10 +182,50 @@ def test_lines_of_an_answer_stay_among_others_when_earlier_messages_are_removed(
 def test_an_answer_may_be_there_twice() -> None:
     """Its lines have the same places: each of the two has its own lines, in their order."""
     session = claude_code.decode(Lines(SESSION))
-    twice = replace(session, entries=(*session.entries[:2], *session.entries[1:]))
+    other = edited(session, 1, *session.entries[1].message.content[:2], ToolCall(id="c2", name="walrus", arguments={}))  # type: ignore[union-attr, index]
+    twice = replace(session, entries=(*other.entries[:2], *session.entries[1:]))
     body = claude_code.encode(twice).body
     assert sorted(one["uuid"] for one in body) == sorted([*(one["uuid"] for one in SESSION), "a-1", "a-2", "a-3"])
     assert [one["uuid"] for one in body if one["uuid"].startswith("u-")] == ["u-1", "u-2", "u-3", "u-4"]
+
+
+INTERLEAVED = [
+    line("a-3", None, call("c2"), isSidechain=True, agentId="q"),
+    line("a-1", None, THOUGHT, isSidechain=True, agentId="p"),
+    line("a-2", "a-1", call("c1"), isSidechain=True, agentId="p"),
+    line("u-1", "a-2", result("c1"), isSidechain=True, agentId="p"),
+    line("u-2", "a-3", result("c2"), isSidechain=True, agentId="q"),
+    line("a-4", "a-3", call("c3"), isSidechain=True, agentId="q"),
+    line("u-3", "a-4", result("c3"), isSidechain=True, agentId="q"),
+    line("a-5", "a-2", call("c4"), isSidechain=True, agentId="p"),
+    line("u-4", "a-5", result("c4"), isSidechain=True, agentId="p"),
+]
+
+
+def test_an_answer_with_a_line_less_does_not_delay_the_lines_of_another() -> None:
+    for one in INTERLEAVED:
+        if one["agentId"] == "q" and one["type"] == "assistant":
+            one["message"]["id"] = "m-2"
+    session = claude_code.decode(Lines(INTERLEAVED))
+    assert claude_code.encode(session).body == INTERLEAVED
+    (at,) = (
+        at
+        for at, entry in enumerate(session.entries)
+        if blocks(entry)[:1] == [ThinkingBlock(thinking="Count.", thinking_signature="c2ln")]
+    )
+    answer: Any = session.entries[at].message
+    body = claude_code.encode(edited(session, at, answer.content[0])).body
+    assert [one["uuid"] for one in body] == ["a-3", "a-5", "u-1", "u-2", "a-4", "u-3", "u-4"]
+    answers = tuple(entry for entry in session.entries if isinstance(entry.message, il.AssistantMessage))
+    body = claude_code.encode(replace(session, entries=answers)).body
+    assert [one["uuid"] for one in body] == ["a-3", "a-1", "a-2", "a-4", "a-5"]
+
+
+def test_a_line_that_is_there_many_times_is_as_many_entries() -> None:
+    lines = [SESSION[0]] * 9
+    session = claude_code.decode(Lines(lines))
+    assert [entry.id for entry in session.entries] == ["u-1", *(f"u-1~{number}" for number in range(2, 10))]
+    assert claude_code.encode(session).body == lines
 
 
 def test_a_compaction_stays_before_the_lines_written_again_after_it() -> None:

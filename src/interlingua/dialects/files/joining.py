@@ -129,13 +129,13 @@ def _content(messages: Sequence[Any], pieces: bool) -> tuple[tuple[Any, ...], li
         return tuple(blocks), shapes
     texts: list[str] = []  # pieces of the last block
     for message in messages:
-        own: tuple[Any, ...] = blocks_of(message.content)
-        if len(own) == 1 and own is message.content and _is_bare(own[0]):
+        own: tuple[Any, ...] = message.content
+        if _is_bare(own[0]):
             text = own[0].text
             shapes.append({"characters": len(text)} if texts else {"characters": len(text), "opens": True})
             texts.append(text)
             continue
-        if own and texts:
+        if texts:
             blocks.append(TextBlock(text="".join(texts)))
             texts = []
         shapes.append(_shape(message.content))
@@ -357,7 +357,7 @@ def _part(
     part = replace(message, content=content, **fields)
     if is_last:
         return replace(entry, message=part, parent_id=parent)
-    extra = {**{owner: kept for owner, kept in entry.extra.items() if owner != api}, api: hint["record"]}
+    extra = {**entry.extra, api: hint["record"]}
     return Entry(message=part, id=hint.get("id"), parent_id=parent, extra=extra)
 
 
@@ -384,9 +384,7 @@ def place(entry: Entry, parent: str | None, api: str) -> Entry:
     """The entry under another parent than its record states."""
     if parent == entry.parent_id:
         return entry
-    kept = entry.extra.get(api, {})
-    stated = (kept.get(STATED) or [None, entry.parent_id])[1]
-    return replace(entry, parent_id=parent, extra={**entry.extra, api: {**kept, STATED: [parent, stated]}})
+    return with_residual(replace(entry, parent_id=parent), api, **{STATED: [parent, entry.parent_id]})
 
 
 def ahead(entry: Entry, at: int, follower: str | None, api: str) -> Entry:
