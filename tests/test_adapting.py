@@ -31,7 +31,16 @@ from interlingua.values.messages import (
     UserMessage,
     blocks_of,
 )
-from interlingua.values.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolSpec
+from interlingua.values.request import (
+    Context,
+    ModelDescriptor,
+    Options,
+    OutputSchema,
+    Reasoning,
+    Request,
+    ToolChoice,
+    ToolSpec,
+)
 from interlingua.values.tokens import taken
 from laws.test_cost import calls_of
 from strategies import PNG
@@ -97,6 +106,79 @@ def test_a_host_that_truncates_is_warned_of_only_beyond_its_window(room: int, wa
     source = request(UserMessage(content="word " * 400))
     model = replace(LLAMA, context_window=taken(source.context) + room)
     assert bool(il.adapt(source, model).warnings) is warned
+
+
+def test_a_blank_text_leaves_its_marker_only_where_there_is_none() -> None:
+    hour, mark = CacheMarker(ttl="1h"), CacheMarker()
+    for before, kept in ((None, mark), (hour, hour)):
+        texts = (TextBlock(text="Long.", cache=before), TextBlock(text=" ", cache=mark))
+        (message,) = il.adapt(request(UserMessage(content=texts)), CLAUDE).request.context.messages
+        assert message.content == (TextBlock(text="Long.", cache=kept),)
+
+
+def test_a_result_with_a_blank_text_keeps_its_others() -> None:
+    for texts, expected in ((("12", " "), "12"), ((" ",), "(no output)")):
+        result = ToolResultMessage(tool_call_id="c0", content=tuple(TextBlock(text=text) for text in texts))
+        *_, message = il.adapt(request(HI, called("look"), result), CLAUDE).request.context.messages
+        assert [block.text for block in blocks_of(message.content)] == [expected]  # type: ignore[union-attr]
+
+
+def test_a_forced_tool_is_a_choice_while_a_model_thinks() -> None:
+    """For models that are not known, too, and whatever the amount of thinking is said in."""
+    tools = (ToolSpec(name="look", input_schema={"type": "object"}),)
+    for reasoning, mode in ((Reasoning(effort="high"), "auto"), (Reasoning(budget=2048), "auto"), (None, "required")):
+        source = request(HI, tools=tools, tool_choice=ToolChoice(mode="required"), reasoning=reasoning)
+        adapted = il.adapt(source, ModelDescriptor(id="some-model", api=CLAUDE.api)).request
+        assert adapted.options.tool_choice is not None
+        assert adapted.options.tool_choice.mode == mode
+
+
+def test_a_limit_of_zero_is_no_limit() -> None:
+    source = request(HI, max_tokens=500)
+    assert il.adapt(source, replace(CHAT, max_tokens=0)).request.options.max_tokens == 500
+    assert il.adapt(source, replace(CHAT, max_tokens=100)).request.options.max_tokens == 100
+
+
+def test_a_smaller_limit_names_the_tokens_that_are_taken() -> None:
+    source = request(UserMessage(content="word " * 400), max_tokens=900)
+    adapted = il.adapt(source, replace(CHAT, context_window=1000))
+    (loss,) = adapted.losses
+    room = adapted.request.options.max_tokens
+    assert room is not None
+    assert loss.why == f"about {1000 - room} of the model's 1000 tokens are taken"
+
+
+@pytest.mark.parametrize(("given", "sent"), [(0.5, 0.5), (1.0, 1.0), (1.5, 1.0), (None, None)])
+def test_a_temperature_is_at_most_that_of_the_target(given: float | None, sent: float | None) -> None:
+    adapted = il.adapt(request(HI, temperature=given), replace(BEDROCK_CLAUDE, id="some-model"))
+    assert adapted.request.options.temperature == sent
+    assert [loss.path for loss in adapted.losses] == (["$.options.temperature"] if given != sent else [])
+
+
+def test_options_that_the_target_takes_are_left_alone() -> None:
+    for name, wire in WIRES.items():
+        for tier in wire.limits.tiers or ():
+            adapted = il.adapt(request(HI, service_tier=tier), ModelDescriptor(id="some-model", api=name))
+            assert adapted.request.options.service_tier == tier
+        schema = OutputSchema(schema={"type": "object"})
+        output = il.adapt(request(HI, output_schema=schema), ModelDescriptor(id="some-model", api=name))
+        named = output.request.options.output_schema
+        assert named is None or bool(named.name) == wire.limits.named_schemas
+    off = request(HI, reasoning=Reasoning(enabled=False), max_tokens=100)
+    for model in (CLAUDE, BEDROCK_CLAUDE):
+        assert il.adapt(off, model).losses == ()
+
+
+def test_a_paused_turn_keeps_calls_whose_results_are_to_come() -> None:
+    """The provider goes on where it stopped, even if a text followed the call."""
+    call = ServerToolCall(id="s1", name="web_search", arguments={"query": "x"}, extra={CLAUDE.api: {}})
+    for detail, count in (("pause_turn", 2), (None, 1)):
+        blocks = (call, TextBlock(text="I search."))
+        answer = AssistantMessage(
+            content=blocks, api=CLAUDE.api, model=CLAUDE.id, stop_reason="stop", stop_detail=detail
+        )
+        adapted = il.adapt(request(HI, answer), CLAUDE)
+        assert len(blocks_of(adapted.request.context.messages[1].content)) == count
 
 
 def test_a_bare_cache_point_marks_the_text_before_it_without_any_thinking() -> None:

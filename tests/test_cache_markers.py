@@ -84,6 +84,34 @@ def test_hosts_without_markers_get_none_and_each_is_named(row: Any) -> None:
     assert findings >= PATHS
 
 
+def test_a_marker_of_a_result_alone_is_named_too() -> None:
+    call = AssistantMessage(content=(ToolCall(id="c1", name="look", arguments={}),))
+    result = ToolResultMessage(tool_call_id="c1", content="d", is_error=False, cache=MARK)
+    source = request(UserMessage(content="Hi"), call, result, tools=(LOOK,))
+    target = ModelDescriptor(id="gpt-4o", api="openai-completions")
+    assert lost(source, target) == {"$.messages[2].cache": "dropped"}
+    assert il.adapt(source, target).request.context.messages[2].cache is None  # type: ignore[union-attr]
+
+
+def test_tools_and_texts_beside_a_marked_one_stay() -> None:
+    tools = tuple(replace(LOOK, name=name) for name in ("a", "b", "c"))
+    marked = (replace(tools[0], cache=MARK), *tools[1:])
+    target = ModelDescriptor(id="gpt-4o", api="openai-completions")
+    assert il.adapt(request(tools=marked), target).request.context.tools == tools
+    adapted = il.adapt(request(system=(text("a"), text("b")), cache_retention="short"), CLAUDE, caching=True).request
+    system: Any = adapted.context.system
+    assert [block.text for block in system] == ["a", "b"]
+
+
+def test_every_lifetime_that_is_too_long_is_shortened() -> None:
+    """Whatever stands before the marker."""
+    target = ModelDescriptor(id="anthropic.claude-3-7-sonnet-20250219-v1:0", api="bedrock-converse-stream")
+    source = request(UserMessage(content=(text("a"), text("b", HOUR), text("c"), text("d", HOUR))))
+    (message,) = il.adapt(source, target).request.context.messages
+    assert [getattr(block, "cache", None) for block in message.content] == [None, MARK, None, MARK]  # type: ignore[union-attr]
+    assert set(lost(source, target)) == {"$.messages[0].content[1].cache", "$.messages[0].content[3].cache"}
+
+
 def test_text_in_pieces_for_markers_is_encoded_as_one_where_there_are_none() -> None:
     """Attocode's structured content: plain strings for a host without markers, and the loss is told."""
     piece = {"type": "text", "text": "Stable.", "cache_control": {"type": "ephemeral"}}

@@ -521,6 +521,61 @@ def test_an_effort_that_is_changed_stays_in_its_field(before: dict[str, Any], af
     assert encoded.body == {"messages": [], "additionalModelRequestFields": after}
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"thinking": {"type": "enabled", "budget_tokens": 9}}, Reasoning(budget=9)),
+        ({"thinking": {"type": "enabled"}}, None),
+        ({"thinking": {"type": "adaptive"}}, Reasoning(enabled=True)),
+        ({"thinking": {"type": "adaptive", "display": "summarized"}}, Reasoning(enabled=True, summary="auto")),
+        ({"output_config": {"effort": "low"}}, Reasoning(effort="low")),
+        ({"reasoning_effort": "low"}, Reasoning(effort="low")),
+        ({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"}}, Reasoning(effort="low")),
+        ({"reasoningConfig": {"type": "enabled"}}, Reasoning(enabled=True)),
+        ({"reasoningConfig": {"type": "disabled"}}, Reasoning(enabled=False)),
+        (
+            {"reasoningConfig": {"type": "disabled"}, "thinking": {"type": "enabled", "budget_tokens": 9}},
+            Reasoning(budget=9),
+        ),
+    ],
+)
+def test_reasoning_is_read_from_the_fields_of_every_family(fields: dict[str, Any], expected: Reasoning | None) -> None:
+    found = bedrock.decode_request({"messages": [], "additionalModelRequestFields": fields}).options.reasoning
+    assert found == expected or (found is not None and replaced(found, extra={}) == expected)
+
+
+def test_markers_of_tools_and_of_system_text_are_cache_points() -> None:
+    spec = {"name": "look", "inputSchema": {"json": {"type": "object"}}}
+    body = {
+        "messages": [],
+        "system": [{"text": "Be brief."}, POINT, {"text": "Be kind."}],
+        "toolConfig": {"tools": [{"toolSpec": spec}, POINT]},
+    }
+    request = bedrock.decode_request(body)
+    assert request.context.system == (TextBlock(text="Be brief.", cache=CacheMarker()), TextBlock(text="Be kind."))
+    assert [tool.cache for tool in request.context.tools or ()] == [CacheMarker()]
+    assert bedrock.encode_request(replaced(request, extra={})).body == body
+
+
+def test_a_role_that_is_not_known_is_no_field_of_its_message() -> None:
+    body = {"messages": [{"role": "critic", "content": [{"text": "Hm."}]}]}
+    (message,) = bedrock.decode_request(body).context.messages
+    assert (message.role, message.fields) == ("critic", {"content": [{"text": "Hm."}]})  # type: ignore[union-attr]
+    assert returned(body) == body
+
+
+def test_a_document_of_text_is_its_text() -> None:
+    document = {"format": "md", "name": "n", "source": {"text": "x"}}
+    (message,) = bedrock.decode_request({"messages": [user({"document": document})]}).context.messages
+    (block,) = message.content  # type: ignore[union-attr, misc]
+    assert (block.text, block.mime_type) == ("x", "text/markdown")  # type: ignore[union-attr]
+    guarded = user({"guardContent": {"text": {"text": "a"}}})
+    request = bedrock.decode_request({"messages": [guarded]})
+    (text,) = request.context.messages[0].content  # type: ignore[union-attr, misc]
+    changed = asked(UserMessage(content=(replaced(text, text="b"),)))
+    assert bedrock.encode_request(changed).body["messages"] == [user({"guardContent": {"text": {"text": "b"}}})]
+
+
 def test_a_schema_that_is_changed_is_the_one_that_is_sent() -> None:
     """
     Its text as the client spelled it is kept only as long as it is that schema.
@@ -687,6 +742,10 @@ LOSSES: list[tuple[Request, list[tuple[str, str]]]] = [
     (
         asked(options=Options(reasoning=Reasoning(enabled=False, summary="auto"))),
         [("$.options.reasoning.summary", "dropped")],
+    ),
+    (
+        asked(options=Options(reasoning=Reasoning(budget=9)), model="amazon.nova-2-lite-v1:0"),
+        [("$.options.reasoning.budget", "dropped")],
     ),
     (
         asked(options=Options(reasoning=Reasoning(effort="low", extra={API: {"new": 1}})), model="openai.m"),
@@ -1228,6 +1287,7 @@ STREAMS: dict[str, tuple[list[tuple[str, dict[str, Any]]], list[Any]]] = {
         [start({"text": ""}), delta({"text": "a"}), delta({"text": "b"}), stop()],
         [{"text": "ab"}],
     ),
+    "text that is announced and does not come": ([start({"text": ""}), stop()], [{"text": ""}]),
     "fields of blocks not known yet": (
         [
             *(delta({"text": "a"}), delta({"new": 1}), delta({"text": "b"}), stop()),
@@ -1503,10 +1563,11 @@ def frames_of(message: AssistantMessage) -> list[dict[str, Any]]:
 
 
 def test_fields_of_the_first_event_are_not_sent_again() -> None:
-    message = bedrock.decode_response(answered({"text": "a"}))
-    extra = {**message.extra, API: {**message.extra.get(API, {}), "~message": {"new": 1}}}
-    first, *_, last = frames_of(msgspec.structs.replace(message, extra=extra))
-    assert (set(first), "output" in last["metadata"]) == ({"messageStart"}, False)
+    answer = answered({"text": "a"})
+    answer["output"]["message"]["new"] = 1
+    body = streamed(bedrock.decode_response(answer))
+    events = [json.loads(frame.data) for frame in bedrock.framing().feed(body)]
+    assert [sum("new" in json.dumps(event) for event in events), "output" in events[-1]] == [1, False]
 
 
 def test_botocore_reads_our_streams() -> None:

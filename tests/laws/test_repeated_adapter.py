@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from interlingua import AssistantMessage, Context, ModelDescriptor, Request, TextBlock, UserMessage, adapt
 from interlingua.conversion.adapting import adapter
 from interlingua.conversion.adapting.adapter import RepeatedAdapter
+from interlingua.values.messages import Citation
 from strategies import options
 
 TARGETS = (
@@ -53,6 +54,33 @@ def test_a_repeated_adapter_does_what_adapt_does(target: ModelDescriptor, chosen
         assert (expected.restore_block is None) == (actual.restore_block is None)
         if expected.request.context.messages:
             assert expected.source("$.messages[0].content[0]") == actual.source("$.messages[0].content[0]")
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.api)
+@pytest.mark.parametrize(
+    "answers",
+    [
+        (AssistantMessage(content="B"),),
+        (AssistantMessage(content=None), UserMessage(content="C")),
+        (AssistantMessage(content=()), UserMessage(content="C")),
+        (
+            AssistantMessage(content=(TextBlock(text="B", citations=(Citation(title="t"),)),)),
+            UserMessage(content="C"),
+        ),
+    ],
+    ids=["prefill", "no content", "empty", "citations"],
+)
+def test_what_is_not_plain_is_adapted_by_itself(target: ModelDescriptor, answers: Any) -> None:
+    """
+    After a longer request of plain text, with the same options.
+    """
+    again, first = RepeatedAdapter(target), UserMessage(content="A")
+    long = UserMessage(content="long " * 9)
+    for answer in (AssistantMessage(content="BBB"), AssistantMessage(content=(TextBlock(text="BBB"),))):
+        again(Request(model=target, context=Context(messages=(first, answer, long))))
+    request = Request(model=target, context=Context(messages=(first, *answers)))
+    expected, actual = adapt(request, target, caching=True), again(request)
+    assert (expected.request, expected.losses) == (actual.request, actual.losses)
 
 
 def test_plain_requests_of_one_kind_are_adapted_once(monkeypatch: pytest.MonkeyPatch) -> None:
