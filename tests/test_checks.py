@@ -18,7 +18,8 @@ from interlingua.conversion.adapting.adapter import adapt
 from interlingua.conversion.checks import ADVICE, too_few
 from interlingua.conversion.sources import Source, documents
 from interlingua.dialects import DIALECTS, WIRES
-from interlingua.values.request import Conversation, OutputSchema, Request
+from interlingua.values.messages import UserMessage
+from interlingua.values.request import Context, Conversation, ModelDescriptor, OutputSchema, Request
 from laws.wires import every_dialect
 from strategies import json_values, requests, wellformed_requests
 
@@ -811,3 +812,23 @@ def test_a_line_is_a_message_itself_unless_it_is_an_entry_with_one() -> None:
     for line, path in (({**result, "message": USER}, "$[1]"), ({"type": "message", "message": result}, "$[1].message")):
         found = [finding.path for finding in il.check([USER, line], "openclaw") if "`tool`" in finding.message]
         assert found == [path]
+
+
+def test_lines_that_are_messages_themselves_are_read_as_such() -> None:
+    """Also where they have a type; a remedy for a result names the tool that was called."""
+    lines = [
+        {"type": "message", "role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [{"type": "toolCall", "id": "c1", "name": "look", "arguments": {}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "12"},
+    ]
+    (finding,) = il.check(lines)
+    assert finding.path == "$[2]"
+    assert finding.remedy is not None
+    assert '"toolName":"look"' in finding.remedy
+
+
+def test_extras_of_a_request_may_be_any_value() -> None:
+    request = Request(
+        model=ModelDescriptor(id="m"), context=Context(messages=(UserMessage(content="Hi"),)), extra={"other": 1}
+    )
+    assert il.check(request) == ()

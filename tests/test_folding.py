@@ -290,6 +290,31 @@ def test_partials_may_be_read_in_any_order() -> None:
         assert ["abc"[: at + 1] for at in order] == [deltas[at].partial.text for at in order]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("empty", [TextBlock(text=""), ToolCall(id="c", name="write", arguments={})], ids=type)
+def test_partials_of_long_blocks_do_not_depend_on_those_read_before(empty: Any) -> None:
+    """Nor on the order; long arguments are parsed again only now and then, so a sixteenth of them may be missing."""
+
+    def deltas() -> list[Any]:
+        recorder = EventRecorder(EMPTY)
+        recorder.open(0, empty)
+        for piece in ('{"text":"', *["walrus " * 300] * 30, '"}'):
+            recorder.delta(0, piece)
+        return [event for event in recorder.take() if isinstance(event, TextDelta | ToolCallDelta)]
+
+    def read(event: Any) -> str:
+        (block,) = event.partial.content
+        return block.text if isinstance(block, TextBlock) else str(block.arguments.get("text", ""))
+
+    size, events = 0, deltas()
+    for at, event in enumerate(events):
+        size += len(event.delta)
+        assert read(event) == read(deltas()[at])
+        written = size if isinstance(event, TextDelta) else size - len('{"text":"')
+        assert written * 15 / 16 - 2 <= len(read(event)) <= written
+        assert len(read(event)) >= written - 2 or (size > 16 * 1024 and isinstance(event, ToolCallDelta))
+    assert {len(read(event)) for event in reversed(events)} == {len(read(event)) for event in events}
+
+
 def test_blocks_are_in_the_order_of_their_indices() -> None:
     """Whatever the order in which they start; text that comes later stays with its block."""
     events = [Start(EMPTY), TextStart(2), TextDelta(2, "c"), TextStart(0), TextStart(1), TextDelta(0, "a")]

@@ -127,6 +127,32 @@ def test_every_part_of_a_request_has_its_path() -> None:
     ]
 
 
+def ordinary(content: Any = "Hi", **fields: Any) -> Request:
+    tool = ToolSpec(name="look", input_schema=fields.pop("schema", {"type": "object"}))
+    context = Context(messages=(UserMessage(content="Hi"), AssistantMessage(content=content)), tools=(tool,))
+    return Request(model=MODEL, context=context, options=Options(**fields))
+
+
+@pytest.mark.parametrize(
+    "source",
+    {
+        "text": ordinary(BROKEN),
+        "block": ordinary((TextBlock(text=BROKEN),)),
+        "arguments": ordinary((ToolCall(id="c", name="look", arguments={"deep": [BROKEN]}),)),
+        "key of arguments": ordinary((ToolCall(id="c", name="look", arguments={BROKEN: 1}),)),
+        "schema": ordinary(schema={"type": "object", "description": BROKEN}),
+        "stop": ordinary(stop=("a", BROKEN)),
+        "metadata": ordinary(metadata={"a": BROKEN}),
+    }.values(),
+)
+@pytest.mark.parametrize("name", ["anthropic-messages", "openai-completions", "google-generative-ai", "ollama-chat"])
+def test_a_single_broken_text_is_reported_wherever_it_stands(name: str, source: Request) -> None:
+    """In a request that has nothing else to report."""
+    what = [loss.what for loss in il.dialect(name).encode_request(source).losses if loss.severity != "record"]
+    usual = [loss.what for loss in il.dialect(name).encode_request(ordinary()).losses if loss.severity != "record"]
+    assert len(what) > len(usual)
+
+
 def test_every_part_of_a_conversation_has_its_path() -> None:
     entry = Entry(message=UserMessage(content=BROKEN), id="2", parent_id="1", parents=("1",), extra={"y": {"b": 1}})
     source = Conversation(
@@ -376,7 +402,9 @@ NESTED: dict[str, tuple[str, dict[str, Any]]] = {  # an unknown field inside an 
             "answers",
         ),
         (
-            AssistantMessage(content="a", extra={"openai-completions": {"~": {"audio": {"in": {"voice": 1}}}}}),
+            AssistantMessage(
+                content="a", extra={"openai-completions": {"~": {"audio": {"in": {"voice": 1, "~spelled": 2}}}}}
+            ),
             "$.messages[0].extra.openai-completions.~.audio.in.voice",
             "audio.voice",
         ),

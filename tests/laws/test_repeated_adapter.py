@@ -12,6 +12,7 @@ from interlingua import AssistantMessage, Context, ModelDescriptor, Request, Tex
 from interlingua.conversion.adapting import adapter
 from interlingua.conversion.adapting.adapter import RepeatedAdapter
 from interlingua.values.messages import Citation
+from interlingua.values.request import Options
 from strategies import options
 
 TARGETS = (
@@ -77,8 +78,8 @@ def test_what_is_not_plain_is_adapted_by_itself(target: ModelDescriptor, answers
     again, first = RepeatedAdapter(target), UserMessage(content="A")
     long = UserMessage(content="long " * 9)
     for answer in (AssistantMessage(content="BBB"), AssistantMessage(content=(TextBlock(text="BBB"),))):
-        again(Request(model=target, context=Context(messages=(first, answer, long))))
-    request = Request(model=target, context=Context(messages=(first, *answers)))
+        again(Request(model=target, context=Context(messages=(first, answer, long)), options=Options(max_tokens=9)))
+    request = Request(model=target, context=Context(messages=(first, *answers)), options=Options(max_tokens=9))
     expected, actual = adapt(request, target, caching=True), again(request)
     assert (expected.request, expected.losses) == (actual.request, actual.losses)
 
