@@ -557,6 +557,52 @@ def test_markers_of_tools_and_of_system_text_are_cache_points() -> None:
     assert bedrock.encode_request(replaced(request, extra={})).body == body
 
 
+def test_tools_and_schemas_are_read_and_written_field_by_field() -> None:
+    spec = {
+        "name": "look",
+        "description": "Looks.",
+        "inputSchema": {"json": {"type": "object"}},
+        "strict": True,
+    }
+    form = {"schema": '{"type":"object"}', "name": "n", "description": "d"}
+    body = {
+        "messages": [],
+        "toolConfig": {"tools": [{"toolSpec": spec}]},
+        "outputConfig": {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": form}}},
+    }
+    tool = ToolSpec(name="look", description="Looks.", input_schema={"type": "object"}, strict=True)
+    schema = OutputSchema(schema={"type": "object"}, name="n", description="d")
+    request = bedrock.decode_request(body)
+    assert (request.context.tools, request.options.output_schema) == ((tool,), schema)
+    assert bedrock.encode_request(asked(tools=(tool,), options=Options(output_schema=schema))).body == body
+
+
+@pytest.mark.parametrize("summary", [None, "auto"])
+@pytest.mark.parametrize("effort", [None, "low"])
+def test_summaries_and_efforts_are_written_beside_a_budget(summary: Any, effort: str | None) -> None:
+    reasoning = Reasoning(budget=2048, summary=summary, effort=effort)
+    body = bedrock.encode_request(asked(options=Options(reasoning=reasoning))).body
+    shown = {"display": "summarized"} if summary else {}
+    assert body["additionalModelRequestFields"] == {"thinking": {"type": "enabled", "budget_tokens": 2048, **shown}}
+    assert bedrock.decode_request(body).options.reasoning == reasoning
+
+
+def test_a_string_of_system_text_is_a_block() -> None:
+    encoded = bedrock.encode_request(asked(system="Be brief."))
+    assert encoded.body == {"messages": [], "system": [{"text": "Be brief."}]}
+    assert [(loss.path, loss.severity) for loss in encoded.losses] == [("$.system", "record")]
+    cited = TextBlock(text="Be brief.", citations=(Citation(title="t"),))
+    (loss,) = bedrock.encode_request(asked(system=(cited,))).losses
+    assert loss.path == "$.system[0].citations"
+
+
+def test_a_document_of_a_bucket_is_named_by_its_address() -> None:
+    block = DocumentBlock(url="s3://b/k.pdf", mime_type="application/pdf", title="n")
+    (message,) = bedrock.encode_request(asked(UserMessage(content=(block,)))).body["messages"]
+    document = {"format": "pdf", "name": "n", "source": {"s3Location": {"uri": "s3://b/k.pdf"}}}
+    assert message["content"] == [{"document": document}]
+
+
 def test_a_role_that_is_not_known_is_no_field_of_its_message() -> None:
     body = {"messages": [{"role": "critic", "content": [{"text": "Hm."}]}]}
     (message,) = bedrock.decode_request(body).context.messages
