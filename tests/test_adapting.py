@@ -169,6 +169,58 @@ def test_options_that_the_target_takes_are_left_alone() -> None:
         assert il.adapt(off, model).losses == ()
 
 
+def test_how_thinking_is_off_is_left_as_it_is_said() -> None:
+    own = {BEDROCK_CLAUDE.api: {"~off": "between_tools"}}
+    source = request(HI, reasoning=Reasoning(enabled=False, extra=own), max_tokens=100)
+    adapted = il.adapt(source, BEDROCK_CLAUDE)
+    assert (adapted.losses, adapted.request.options.reasoning) == ((), source.options.reasoning)
+
+
+@pytest.mark.parametrize("model", [CLAUDE, CHAT, GPT], ids=lambda model: model.api)
+def test_results_that_come_before_their_calls_are_named(model: ModelDescriptor) -> None:
+    """Also where the result is the very first message."""
+    result = ToolResultMessage(tool_call_id="c0", content="12")
+    for before in ((), (HI,)):
+        adapted = il.adapt(request(*before, result, called("look")), model)
+        assert f"$.messages[{len(before)}]" in {loss.path for loss in adapted.losses if loss.what == "order"}
+
+
+def test_calls_are_followed_by_their_results_beside_those_of_stored_calls() -> None:
+    """The provider has the calls of other results."""
+    results = [ToolResultMessage(tool_call_id=id, content="12") for id in ("stored", "c0")]
+    source = request(results[0], called("look"), HI, results[1], extra={GPT.api: {"previous_response_id": "resp_1"}})
+    roles = [message.role for message in il.adapt(source, GPT).request.context.messages]
+    assert roles == ["toolResult", "assistant", "toolResult", "user"]
+
+
+CUSTOM = {
+    "none": ({}, {}, "The whole input, as free text."),
+    "text": ({"format": {"type": "text"}}, {"format": {"type": "text"}}, "The whole input, as free text."),
+    "grammar": (
+        {"format": {"type": "grammar", "syntax": "lark", "definition": "start: A"}},
+        {"format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: A"}}},
+        "The whole input, in this lark grammar:\nstart: A",
+    ),
+}
+
+
+@pytest.mark.parametrize("format", CUSTOM)
+def test_a_custom_tool_has_the_form_of_each_wire(format: str) -> None:
+    """Both of OpenAI's, and a function elsewhere."""
+    flat, nested, described = CUSTOM[format]
+    by_wire = {
+        GPT.api: {"type": "custom", "name": "sql", **flat},
+        CHAT.api: {"type": "custom", "custom": {"name": "sql", **nested}},
+    }
+    for api, value in by_wire.items():
+        tool = ToolSpec(name="sql", dialect=api, value=value)
+        for model in (GPT, replace(CHAT, id="gpt-5")):
+            (sent,) = il.adapt(request(HI, tools=(tool,)), model).request.context.tools or ()
+            assert (sent.dialect, sent.value) == (model.api, by_wire[model.api or ""])
+        (function,) = il.adapt(request(HI, tools=(tool,)), CLAUDE).request.context.tools or ()
+        assert function.input_schema["properties"]["input"]["description"] == described  # type: ignore[index]
+
+
 def test_a_paused_turn_keeps_calls_whose_results_are_to_come() -> None:
     """The provider goes on where it stopped, even if a text followed the call."""
     call = ServerToolCall(id="s1", name="web_search", arguments={"query": "x"}, extra={CLAUDE.api: {}})

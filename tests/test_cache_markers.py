@@ -103,6 +103,42 @@ def test_tools_and_texts_beside_a_marked_one_stay() -> None:
     assert [block.text for block in system] == ["a", "b"]
 
 
+def test_system_text_with_fields_of_the_wire_stays_in_blocks() -> None:
+    """A plain text has no place for them."""
+    target = ModelDescriptor(id="gpt-4o", api="openai-completions")
+    other = TextBlock(text="b", extra={"openai-completions": {"x": 1}})
+    adapted = il.adapt(request(system=(text("a", MARK), other)), target).request
+    assert adapted.context.system == (text("a"), other)
+    assert il.adapt(request(system=(text("a", MARK), text("b"))), target).request.context.system == "ab"
+
+
+def test_models_that_cache_by_themselves_are_sent_no_markers() -> None:
+    nova = ModelDescriptor(id="amazon.nova-pro-v1:0", api="bedrock-converse-stream")
+    adapted = il.adapt(request(system="a", cache_retention="short"), nova, caching=True).request
+    assert (adapted.options.cache_retention, adapted.context.system) == (None, "a")
+    assert "cachePoint" not in body(request(system="a", cache_retention="short"), nova, caching=True)
+
+
+def test_text_has_the_shape_of_marked_text_also_where_no_marker_is_left() -> None:
+    """The same prefix gives the same bytes."""
+    messages = (UserMessage(content=tuple(text(str(at), MARK) for at in range(4))),)
+    adapted = il.adapt(request(*messages, system="a", cache_retention="short"), CLAUDE, caching=True).request
+    assert adapted.context.system == (text("a"),)
+    row = next(row for row in ROWS if row.id == "openrouter")
+    target = HttpConnector(row).complete(ModelDescriptor(id="anthropic/claude-opus-4.6"))
+    source = request(UserMessage(content="Hi"), AssistantMessage(content="So"), UserMessage(content="And?"))
+    with_retention = replace(source, options=replace(source.options, cache_retention="short"))
+    adapted = il.adapt(with_retention, target, caching=True).request
+    assert [message.extra for message in adapted.context.messages] == [{}, {}, {}]
+
+
+def test_the_last_text_is_marked_that_may_be() -> None:
+    point = OpaqueBlock(dialect=CLAUDE.api, value={"type": "container_upload", "file_id": "f"})
+    source = request(UserMessage(content=(text("a"), text("b"), point)), cache_retention="short")
+    (message,) = il.adapt(source, CLAUDE, caching=True).request.context.messages
+    assert [getattr(block, "cache", None) for block in message.content] == [None, MARK, None]  # type: ignore[union-attr]
+
+
 def test_every_lifetime_that_is_too_long_is_shortened() -> None:
     """Whatever stands before the marker."""
     target = ModelDescriptor(id="anthropic.claude-3-7-sonnet-20250219-v1:0", api="bedrock-converse-stream")
