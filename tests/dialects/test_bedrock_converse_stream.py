@@ -529,6 +529,7 @@ def test_an_effort_that_is_changed_stays_in_its_field(before: dict[str, Any], af
         ({"thinking": {"type": "adaptive"}}, Reasoning(enabled=True)),
         ({"thinking": {"type": "adaptive", "display": "summarized"}}, Reasoning(enabled=True, summary="auto")),
         ({"output_config": {"effort": "low"}}, Reasoning(effort="low")),
+        ({"reasoning_effort": "low", "thinking": {"type": "enabled", "budget_tokens": 9}}, Reasoning(budget=9)),
         ({"reasoning_effort": "low"}, Reasoning(effort="low")),
         ({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"}}, Reasoning(effort="low")),
         ({"reasoningConfig": {"type": "enabled"}}, Reasoning(enabled=True)),
@@ -587,6 +588,26 @@ def test_summaries_and_efforts_are_written_beside_a_budget(summary: Any, effort:
     assert bedrock.decode_request(body).options.reasoning == reasoning
 
 
+def test_a_string_of_a_message_is_a_block_and_on_record() -> None:
+    encoded = bedrock.encode_request(asked(UserMessage(content="Hi")))
+    assert encoded.body == {"messages": [user({"text": "Hi"})]}
+    assert [(loss.path, loss.severity) for loss in encoded.losses] == [("$.messages[0].content", "record")]
+    (message,) = bedrock.encode_request(asked(UserMessage(content="Hi", extra={API: {"new": 1}}))).body["messages"]
+    assert message == {**user({"text": "Hi"}), "new": 1}
+
+
+def test_a_tool_of_the_provider_has_its_name_or_that_of_its_kind() -> None:
+    tools = [{"systemTool": {"name": "nova_grounding"}}, {"newTool": {}}]
+    request = bedrock.decode_request({"messages": [], "toolConfig": {"tools": tools}})
+    assert [tool.name for tool in request.context.tools or ()] == ["nova_grounding", "newTool"]
+    assert bedrock.encode_request(request).body == {"messages": [], "toolConfig": {"tools": tools}}
+
+
+def test_thinking_that_is_off_has_no_display() -> None:
+    body = bedrock.encode_request(asked(options=Options(reasoning=Reasoning(enabled=False, summary="auto")))).body
+    assert body["additionalModelRequestFields"] == {"thinking": {"type": "disabled"}}
+
+
 def test_a_string_of_system_text_is_a_block() -> None:
     encoded = bedrock.encode_request(asked(system="Be brief."))
     assert encoded.body == {"messages": [], "system": [{"text": "Be brief."}]}
@@ -594,6 +615,60 @@ def test_a_string_of_system_text_is_a_block() -> None:
     cited = TextBlock(text="Be brief.", citations=(Citation(title="t"),))
     (loss,) = bedrock.encode_request(asked(system=(cited,))).losses
     assert loss.path == "$.system[0].citations"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({"bytes": PDF}, {"data": PDF}),
+        ({"content": [{"text": "a"}, {"text": "b"}]}, {"text": "ab"}),
+        ({"text": "a"}, {"text": "a"}),
+        ({"s3Location": {"uri": "s3://b/k"}}, {"url": "s3://b/k"}),
+    ],
+)
+def test_a_document_is_read_whatever_its_source(source: dict[str, Any], expected: dict[str, Any]) -> None:
+    given = {"format": "pdf", "name": "n", "context": "c", "citations": {"enabled": True}, "source": source}
+    (message,) = bedrock.decode_request({"messages": [user({"document": given})]}).context.messages
+    (block,) = message.content  # type: ignore[union-attr, misc]
+    meant = DocumentBlock(**expected, mime_type="application/pdf", title="n", context="c", citations=True)
+    assert msgspec.structs.replace(block, extra={}) == meant  # type: ignore[type-var]
+    changed = msgspec.structs.replace(block, title="m")  # type: ignore[type-var]
+    (message,) = bedrock.encode_request(asked(UserMessage(content=(changed,)))).body["messages"]  # type: ignore[arg-type]
+    assert message["content"] == [{"document": {**given, "name": "m"}}]
+
+
+def test_a_citation_has_a_place_only_if_it_names_one() -> None:
+    for citation, expected in (
+        (Citation(title="t"), {"title": "t"}),
+        (
+            Citation(title="t", url="https://a.example"),
+            {"title": "t", "location": {"web": {"url": "https://a.example"}}},
+        ),
+    ):
+        answer = AssistantMessage(content=(TextBlock(text="a", citations=(citation,)),))
+        (message,) = bedrock.encode_request(asked(answer)).body["messages"]
+        assert message["content"][0]["citationsContent"]["citations"] == [expected]
+
+
+def test_results_are_named_by_the_tools_that_were_called() -> None:
+    request = bedrock.decode_request({"messages": [assistant(call()), user(result({"text": "12"}))]})
+    assert [message.tool_name for message in request.context.messages[1:]] == ["look"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"cachePoint": "x"},
+        {"cachePoint": {"type": "default"}, "new": 1},
+        {"citationsContent": {"content": [{"text": "a", "new": 1}], "citations": [{"title": "t"}]}},
+        {"toolUse": {"name": "look"}},
+    ],
+)
+def test_blocks_of_another_shape_are_kept_as_they_are(block: dict[str, Any]) -> None:
+    body = {"messages": [user({"text": "Hi"}, block)]}
+    (message,) = bedrock.decode_request(body).context.messages
+    assert message.content == (TextBlock(text="Hi"), OpaqueBlock(dialect=API, value=block))  # type: ignore[union-attr]
+    assert returned(body) == body
 
 
 def test_a_document_of_a_bucket_is_named_by_its_address() -> None:
@@ -790,6 +865,18 @@ LOSSES: list[tuple[Request, list[tuple[str, str]]]] = [
         [("$.options.reasoning.summary", "dropped")],
     ),
     (
+        asked(UserMessage(content=(ImageBlock(data=PNG, url="s3://b/k.png", mime_type="image/png"),))),
+        [("$.messages[0].content[0].url", "dropped")],
+    ),
+    (
+        asked(UserMessage(content=(DocumentBlock(text="x", mime_type="video/mp4"),))),
+        [("$.messages[0].content[0]", "dropped")],
+    ),
+    (
+        asked(ToolResultMessage(tool_call_id="1", content=(TextBlock(text="a", citations=(Citation(title="t"),)),))),
+        [("$.messages[0].content[0].citations", "dropped")],
+    ),
+    (
         asked(options=Options(reasoning=Reasoning(budget=9)), model="amazon.nova-2-lite-v1:0"),
         [("$.options.reasoning.budget", "dropped")],
     ),
@@ -806,6 +893,7 @@ def test_what_cannot_be_encoded_is_reported(request_: Request, expected: list[tu
     Hard case 64: a block that this wire has no word for never goes missing in silence; strict mode refuses.
     """
     assert expected == lost(bedrock.encode_request(request_))
+    assert "null" not in json.dumps(bedrock.encode_request(request_).body)
     if expected:
         with pytest.raises(Unsupported):
             bedrock.encode_request(request_, strict=True)
