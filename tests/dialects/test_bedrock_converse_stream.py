@@ -1422,6 +1422,19 @@ STREAMS: dict[str, tuple[list[tuple[str, dict[str, Any]]], list[Any]]] = {
         [{"text": "ab"}],
     ),
     "text that is announced and does not come": ([start({"text": ""}), stop()], [{"text": ""}]),
+    "a call that is never closed, and another one": (
+        [
+            start({"toolUse": {"toolUseId": "t1", "name": "look"}}),
+            delta({"toolUse": {"input": "{}"}}),
+            start({"toolUse": {"toolUseId": "t2", "name": "look"}}),
+            *(delta({"toolUse": {"input": "{}"}}), stop()),
+        ],
+        [call("t1"), call("t2")],
+    ),
+    "starts of another shape": (
+        [start({"toolUse": {"name": "look"}}), stop(), start({"image": "x"}, 1), stop(1)],
+        [{"toolUse": {"name": "look"}}, {"image": "x"}],
+    ),
     "fields of blocks not known yet": (
         [
             *(delta({"text": "a"}), delta({"new": 1}), delta({"text": "b"}), stop()),
@@ -1694,6 +1707,28 @@ def frames_of(message: AssistantMessage) -> list[dict[str, Any]]:
     made = client(lambda _: (200, {"content-type": "application/vnd.amazon.eventstream"}, streamed(message, 3)))
     answer = made.converse_stream(modelId=CLAUDE, messages=[user({"text": "Hi"})])
     return list(answer["stream"])
+
+
+def test_a_new_answer_has_every_field_of_the_wire() -> None:
+    usage = Usage.of(3, 5)
+    message = AssistantMessage(content=(TextBlock(text="a", cache=CacheMarker()),), usage=usage, stop_reason="length")
+    body = bedrock.encode_response(message).body
+    assert body["output"] == {"message": {"role": "assistant", "content": [{"text": "a"}]}}
+    assert (body["stopReason"], body["metrics"]) == ("max_tokens", {"latencyMs": 0})
+    assert {key: body["usage"][key] for key in ("inputTokens", "outputTokens", "totalTokens")} == {
+        "inputTokens": 3,
+        "outputTokens": 5,
+        "totalTokens": 8,
+    }
+    filtered = msgspec.structs.replace(message, stop_reason="error", stop_detail="guardrail_intervened")
+    assert bedrock.encode_response(filtered).body["stopReason"] == "guardrail_intervened"
+
+
+def test_a_total_is_kept_as_it_was_counted() -> None:
+    usage = {"inputTokens": 3, "outputTokens": 5, "totalTokens": 99}
+    found = bedrock.decode_response({**answered({"text": "a"}), "usage": usage}).usage
+    assert found is not None
+    assert found.total_tokens == 99
 
 
 def test_fields_of_the_first_event_are_not_sent_again() -> None:
