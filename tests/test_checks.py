@@ -817,14 +817,16 @@ def test_a_line_is_a_message_itself_unless_it_is_an_entry_with_one() -> None:
 def test_lines_that_are_messages_themselves_are_read_as_such() -> None:
     """Also where they have a type; a remedy for a result names the tool that was called."""
     lines = [
+        {"role": "session", "version": 1, "id": "s"},
         {"type": "message", "role": "user", "content": "Hi"},
         {"role": "assistant", "content": [{"type": "toolCall", "id": "c1", "name": "look", "arguments": {}}]},
         {"role": "tool", "tool_call_id": "c1", "content": "12"},
     ]
-    (finding,) = il.check(lines)
-    assert finding.path == "$[2]"
-    assert finding.remedy is not None
-    assert '"toolName":"look"' in finding.remedy
+    for data in (lines, "\n".join(json.dumps(line) for line in lines)):
+        (finding,) = il.check(data)
+        assert finding.path == "$[3]"
+        assert finding.remedy is not None
+        assert '"toolName":"look"' in finding.remedy
 
 
 def test_extras_of_a_request_may_be_any_value() -> None:

@@ -409,8 +409,10 @@ NESTED: dict[str, tuple[str, dict[str, Any]]] = {  # an unknown field inside an 
             "$.messages[0].extra.openai-completions.~.audio.in.voice",
             "audio.voice",
         ),
+        (UserMessage(content="a", extra={"other": 5}), "$.messages[0].extra.other", "other"),
+        (AssistantMessage(content="a", extra={"other": {"~n": 1, "m": 2}}), "$.messages[0].extra.other.m", "m"),
     ],
-    ids=["a string", "a block", "choices", "candidates", "a field inside"],
+    ids=["a string", "a block", "choices", "candidates", "a field inside", "no object", "beside a number"],
 )
 def test_a_loss_is_found_without_looking_for_bookkeeping(message: Any, path: str, what: str) -> None:
     """

@@ -226,6 +226,9 @@ def test_a_line_that_is_there_many_times_is_as_many_entries() -> None:
     session = claude_code.decode(Lines(lines))
     assert [entry.id for entry in session.entries] == ["u-1", *(f"u-1~{number}" for number in range(2, 10))]
     assert claude_code.encode(session).body == lines
+    first, second, *others = session.entries
+    body = claude_code.encode(replace(session, entries=(first, replace(second, id="z"), *others))).body
+    assert [one["uuid"] for one in body] == ["u-1", "z", *["u-1"] * 7]
 
 
 def test_a_compaction_stays_before_the_lines_written_again_after_it() -> None:
