@@ -13,6 +13,7 @@ from interlingua.dialects import FORMATS, dialect
 from interlingua.values.messages import (
     AssistantMessage,
     Block,
+    Citation,
     TextBlock,
     ThinkingBlock,
     ToolCall,
@@ -38,8 +39,8 @@ def conversations() -> Iterator[Any]:
 
 
 def edits(conversation: il.Conversation) -> Iterator[tuple[str, il.Conversation]]:
-    """Each text, thought and call changed, each block removed, a text added to each message, each mark of an error
-    turned."""
+    """Each text, thought and call changed, each block removed, a source added to each text and a text to each message,
+    each mark of an error turned."""
     for at, entry in enumerate(conversation.entries):
         message = entry.message
 
@@ -54,7 +55,7 @@ def edits(conversation: il.Conversation) -> Iterator[tuple[str, il.Conversation]
         else:
             blocks = message.content
             for place, block in enumerate(blocks):
-                for what, others in _changed(block):
+                for what, others in _changed(block, type(message)):
                     edited = (*blocks[:place], *others, *blocks[place + 1 :])
                     if edited:
                         yield f"{what} {place} of {at}", having(replace(message, content=edited))
@@ -63,10 +64,13 @@ def edits(conversation: il.Conversation) -> Iterator[tuple[str, il.Conversation]
             yield f"the error of {at}", having(replace(message, is_error=not message.is_error))
 
 
-def _changed(block: Block) -> Iterator[tuple[str, tuple[Block, ...]]]:
+def _changed(block: Block, role: type) -> Iterator[tuple[str, tuple[Block, ...]]]:
     match block:
         case TextBlock():
             yield "text", (replace(block, text=f"Walrus {block.text}"),)
+            if role is AssistantMessage:
+                source = Citation(title="Walrus", url="https://walrus.example/")
+                yield "a source of text", (replace(block, citations=(*block.citations, source)),)
         case ThinkingBlock():
             yield "thought", (replace(block, thinking=f"Walrus {block.thinking}"),)
         case ToolCall():
@@ -95,6 +99,8 @@ def outline(conversation: il.Conversation) -> list[Any]:
                 say("user", text_of(message.content))
             case AssistantMessage():
                 say("assistant", text_of(message.content))
+                sources = [source for block in blocks_of(message.content) for source in getattr(block, "citations", ())]
+                found += [("source", source.url) for source in sources if source.title == "Walrus"]
                 calls = [block for block in blocks_of(message.content) if isinstance(block, ToolCall)]
                 found += [("call", call.name, json.dumps(call.arguments, sort_keys=True)) for call in calls]
             case ToolResultMessage():

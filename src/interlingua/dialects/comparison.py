@@ -27,7 +27,7 @@ from ..values.losses import (
     record,
     static_losses,
 )
-from ..values.messages import ToolCall, UserMessage, blocks_of
+from ..values.messages import Content, ToolCall, UserMessage, blocks_of
 from ..values.request import Conversation, Entry, ModelDescriptor, Placer, is_aside
 from .residual import same
 
@@ -52,6 +52,11 @@ def losses_of(
     `encoded` are the indexes of the messages on the path that were encoded at all; `read` decodes the result.
     """
     return Losses(lambda: tuple(_Comparison(support, api).over(source, encoded, read())))
+
+
+def content_losses(before: Content, after: Content, path: str, api: str) -> Iterator[Loss]:
+    """What the content of a message lost when it was written, by what is read again."""
+    return _Comparison({}, api).value(before, after, f"{path}.content", "Message.content")
 
 
 class _Comparison:

@@ -40,6 +40,7 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
+from ..comparison import content_losses
 from ..residual import (
     body_of,
     count,
@@ -798,8 +799,11 @@ def encode(conversation: Conversation) -> Encoded:
     """The session or checkpoint that was read."""
     extra_fields = conversation.extra.get(API, {})
     if CONTENTS in extra_fields:
-        report = Reporter()
-        contents = _wire().encode_messages(conversation.messages, report)
+        report, wire = Reporter(), _wire()
+        contents = wire.encode_messages(conversation.messages, report)
+        again = wire.decode_messages(contents) if not report.losses else ()
+        for at, (message, other) in enumerate(zip(conversation.messages, again, strict=False)):
+            report.add(content_losses(getattr(message, "content", None), other.content, f"$.messages[{at}]", WIRE))
         body = contents if extra_fields[CONTENTS] == "" else put_back({extra_fields[CONTENTS]: contents}, extra_fields)
         return Encoded(body, tuple(report.losses))
     if FILE not in extra_fields:

@@ -319,9 +319,12 @@ def _pieces(block: Any, group: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Ma
         return
     start = 0
     for hint in group:
-        end = None if hint is group[-1] else start + hint["blocks"]["characters"]
+        if hint is group[-1]:
+            yield hint, replace(block, text=block.text[start:])
+            return
+        end = start + hint["blocks"]["characters"]
         yield hint, TextBlock(text=block.text[start:end])
-        start = end or 0
+        start = end
 
 
 def _divided_anew(

@@ -24,6 +24,7 @@ from ...values.messages import (
     ToolResultMessage,
 )
 from ...values.request import Conversation, Entry, Options
+from ..comparison import content_losses
 from ..residual import ENCODED, HINTS, JOINED, put_back, residual, same, with_residual
 
 # What the conversation formats share: lines of JSON, and what files do not contain, as rows for their tables.
@@ -381,7 +382,24 @@ class Records:
             encoded = first.fields if isinstance(first, CustomMessage) else self._encode(_messages_of(group), report)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # they were one record before
             raise Unsupported(self._api, f"a message of this format {WHY}", report.root or UNPLACED) from None
-        return put_back({**self._place(group[-1].id, group[0].parent_id), **encoded}, group[0].extra.get(self._api, {}))
+        place = self._place(group[-1].id, group[0].parent_id)
+        written = put_back({**place, **encoded}, group[0].extra.get(self._api, {}))
+        if report is not QUIET and not report.losses and not isinstance(first, CustomMessage):
+            self._compare(group, written, report)
+        return written
+
+    def _compare(self, group: list[Entry], written: dict[str, Any], report: Reporter) -> None:
+        """Reports what a record does not hold of its messages, where `encode` has nothing to report."""
+        try:
+            again = self._decode(written)
+        except (InterlinguaError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+            again = ()
+        if len(again) != len(group):
+            report.lost("message", "a record of this format does not hold it")
+            return
+        for entry, message in zip(group, again, strict=True):
+            before, after = (getattr(one, "content", None) for one in (entry.message, message))
+            report.add(content_losses(before, after, report.root, self._api))
 
 
 def unreported(conversation: Conversation, system: bool) -> Iterator[Loss]:
