@@ -460,6 +460,19 @@ def test_results_of_calls_without_an_id_are_encoded_without_one() -> None:
     assert calls["tool_calls"][0]["id"] == wire_result["tool_call_id"] == ""
 
 
+@pytest.mark.parametrize("function", [{"name": "f", "arguments": None}, {"name": "f", "input": "ls"}])
+def test_a_function_without_its_arguments_comes_back_as_it_was(function: dict[str, Any]) -> None:
+    """
+    A null, or another key in their place: the call has no arguments, and its wire is kept, in requests and answers.
+    """
+    odd = {"id": "call_1", "type": "function", "function": function}
+    body = {"messages": [{"role": "assistant", "content": None, "tool_calls": [odd]}]}
+    assert body == returned(body)
+    answer = load(dump(wire.decode_response(whole({"tool_calls": [odd]}))), AssistantMessage)
+    assert answer.tool_calls[0].arguments == {}
+    assert [odd] == wire.encode_response(answer).body["choices"][0]["message"]["tool_calls"]
+
+
 def test_repeated_ids_answer_call_by_call() -> None:
     """
     Two calls of one id are answered one after the other; another turn begins anew.

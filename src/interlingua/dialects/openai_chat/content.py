@@ -468,7 +468,8 @@ def decode_call(wire: Any, mint: Callable[[], str], *, answer: bool = False) -> 
         return OpaqueBlock(dialect=API, value={"tool_calls": [wire]})
     function = wire.get("function") or {}
     blank = answer and is_blank(call)
-    if len(wire) == 3 and len(function) == 2 and not marks and not blank and wire.get("type") == "function":
+    is_plain = len(wire) == 3 and len(function) == 2 and not marks and wire.get("type") == "function"
+    if is_plain and not blank and isinstance(function.get("arguments"), str):
         return call
     if not blank:
         extra_fields = residual(wire, encode_call(call))
