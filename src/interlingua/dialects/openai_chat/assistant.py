@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.folding import is_bare
+from ...values.interop import camel_case
 from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AudioBlock,
@@ -24,15 +25,14 @@ from ..residual import RESPONSE, optional, put_back, residual, restored, string,
 from .content import (
     decode_call,
     decode_part,
-    encode_answered_call,
     encode_call,
     encode_citation,
     encode_part,
     encode_part_unreported,
     is_blank,
-    json_name,
     signed,
     sourced,
+    with_rest,
 )
 from .facts import API, DETAIL, DETAILS, FIELDS, INDEXED, PART, PARTS, RANKS, REPEATS, THOUGHTS, TRACKS, Compat
 
@@ -42,32 +42,30 @@ from .facts import API, DETAIL, DETAILS, FIELDS, INDEXED, PART, PARTS, RANKS, RE
 def decode_detail(wire: Any, at: int) -> Block:
     """Decodes entry `at` of `reasoning_details`."""
     try:
-        block, marks = DETAIL_DECODERS[wire["type"]](wire)
-        block = replace(block, extra={API: marks}) if marks else block
-        extra_fields = {**residual(wire, encode_detail(block, at)), **marks}
-        return replace(block, extra={API: extra_fields}) if extra_fields else block
+        block = DETAIL_DECODERS[wire["type"]](wire)
+        return with_rest(block, wire, encode_detail(block, at))
     except (KeyError, TypeError, ValueError, AttributeError):
         return OpaqueBlock(dialect=API, value={DETAILS: [wire]})
 
 
-def _decode_detail_text(wire: dict[str, Any]) -> tuple[ThinkingBlock, dict[str, Any]]:
+def _decode_detail_text(wire: dict[str, Any]) -> ThinkingBlock:
     text = "" if wire.get("text") is None else string(wire["text"])
     signature = optional(wire.get("signature"))
-    marks = {DETAIL: "reasoning.text"} if signature is None else {}
-    return ThinkingBlock(thinking=text, thinking_signature=signature), marks
+    extra = {API: {DETAIL: "reasoning.text"}} if signature is None else {}
+    return ThinkingBlock(thinking=text, thinking_signature=signature, extra=extra)
 
 
-def _decode_detail_summary(wire: dict[str, Any]) -> tuple[ThinkingBlock, dict[str, Any]]:
-    return ThinkingBlock(thinking=string(wire["summary"])), {DETAIL: "reasoning.summary"}
+def _decode_detail_summary(wire: dict[str, Any]) -> ThinkingBlock:
+    return ThinkingBlock(thinking=string(wire["summary"]), extra={API: {DETAIL: "reasoning.summary"}})
 
 
-def _decode_detail_sealed(wire: dict[str, Any]) -> tuple[ThinkingBlock, dict[str, Any]]:
-    return ThinkingBlock(thinking="", thinking_signature=optional(wire.get("data")), redacted=True), {}
+def _decode_detail_sealed(wire: dict[str, Any]) -> ThinkingBlock:
+    return ThinkingBlock(thinking="", thinking_signature=optional(wire.get("data")), redacted=True)
 
 
 # openrouter.ai/docs/use-cases/reasoning-tokens: text with an optional signature, a summary, or encrypted data. A
 # request returns the entries unchanged and in their order.
-DETAIL_DECODERS: dict[str, Callable[[dict[str, Any]], tuple[ThinkingBlock, dict[str, Any]]]] = {
+DETAIL_DECODERS: dict[str, Callable[[dict[str, Any]], ThinkingBlock]] = {
     "reasoning.text": _decode_detail_text,
     "reasoning.summary": _decode_detail_summary,
     "reasoning.encrypted": _decode_detail_sealed,
@@ -416,15 +414,11 @@ class _AssistantEncode:
             self.report.lost("text_signature", "only the first text is signed", field="textSignature")
 
     def _call(self, call: ToolCall) -> None:
-        if self.answer:
-            encoded = encode_answered_call(call)
-            if is_blank(call):
-                self.report.lost("arguments_text", "blank arguments mean none", "record", field="argumentsText")
-        else:
-            encoded = encode_call(call)
+        if self.answer and is_blank(call):
+            self.report.lost("arguments_text", "blank arguments mean none", "record", field="argumentsText")
         if not call.id or call.id == "null":
             self.report.lost("id", "an empty id is read as none", "weakened", field="id")
-        self.calls.append(encoded)
+        self.calls.append(encode_call(call, answer=self.answer))
         self._run("tool_calls")
 
     def _thinking(self, block: ThinkingBlock) -> None:
@@ -486,7 +480,7 @@ class _AssistantEncode:
         lost = ["mime_type", "url", "cache"] if self.answer else ["mime_type", "url", "cache", "data", "transcript"]
         for name in lost:
             if getattr(sound, name) is not None:
-                self.report.lost(name, "sound of the assistant is known by its id", field=json_name(name))
+                self.report.lost(name, "sound of the assistant is known by its id", field=camel_case(name))
         self._run("audio")
 
     def message(self) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 import base64
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.folding import arguments_text, parse_arguments
+from ...values.interop import camel_case
 from ...values.losses import Reporter
 from ...values.messages import (
     AudioBlock,
@@ -23,8 +25,30 @@ from ...values.messages import (
     ToolCall,
 )
 from ..openai_shared import data_url, odd_prefix, read_data_url
-from ..residual import GENERATED, RESPONSE, keeping, optional, put_back, residual, restored, string, whole
+from ..residual import (
+    GENERATED,
+    RESPONSE,
+    fields_of,
+    keeping,
+    optional,
+    put_back,
+    residual,
+    restored,
+    string,
+    whole,
+    with_residual,
+)
+from ..results import MEDIA
 from .facts import API, AS, BREAKPOINT, CACHE, CUSTOM, FLAT, MEDIA_RULE, OBJECT, PART, PLAIN, PREFIX, SPLIT
+
+S = TypeVar("S", bound=Struct)
+
+
+def with_rest(value: S, wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> S:
+    """The value with the residual of `wire`, before the hints that it has."""
+    rest, extra = residual(wire, encoded), value.extra  # type: ignore[attr-defined]
+    return replace(value, extra={API: rest | (extra.get(API) or {})}) if rest else value
+
 
 # --- parts of a content list -----------------------------------------------------------------------------------------
 
@@ -37,40 +61,32 @@ def decode_part(wire: Any) -> Block:
     decode = _PART_DECODERS.get(kind)
     if decode is not None:
         try:
-            return _marked(*decode(wire), wire)
+            block: Block = decode(wire)
+            return with_rest(block, wire, encode_part_unreported(block)[0])
         except (KeyError, TypeError, ValueError, AttributeError):
             pass
     return OpaqueBlock(dialect=API, value=wire)
 
 
-def _marked(block: Any, marks: dict[str, Any], wire: dict[str, Any]) -> Block:
-    """The block with hints and its residual."""
-    if marks:
-        block = replace(block, extra={API: marks})
-    extra_fields = residual(wire, encode_part_unreported(block)[0])
-    made: Block = replace(block, extra={API: {**extra_fields, **marks}}) if extra_fields else block
-    return made
+def _decode_text(wire: dict[str, Any]) -> TextBlock:
+    return TextBlock(text=string(wire["text"]), cache=decode_cache(wire))
 
 
-def _decode_text(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
-    return TextBlock(text=string(wire["text"]), cache=decode_cache(wire)), {}
+def _decode_refusal(wire: dict[str, Any]) -> TextBlock:
+    return TextBlock(text=string(wire["refusal"]), refusal=True, cache=decode_cache(wire), extra={API: {PART: True}})
 
 
-def _decode_refusal(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
-    return TextBlock(text=string(wire["refusal"]), refusal=True, cache=decode_cache(wire)), {PART: True}
-
-
-def _decode_thought(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
+def _decode_thought(wire: dict[str, Any]) -> ThinkingBlock:
     """Mistral's thinking part: a list of text chunks (docs.mistral.ai, Reasoning)."""
-    given, marks = wire["thinking"], {PART: True}
-    if isinstance(given, str):
-        text, marks = given, {PART: True, PLAIN: True}
+    text, marks = wire["thinking"], {PART: True}
+    if isinstance(text, str):
+        marks[PLAIN] = True
     else:
-        pieces = [chunk_text(chunk) for chunk in given]
+        pieces = [chunk_text(chunk) for chunk in text]
         text = "".join(pieces)
         if pieces != ([text] if text else []):
             marks[SPLIT] = [len(piece) for piece in pieces]  # type: ignore[assignment]
-    return ThinkingBlock(thinking=text, thinking_signature=optional(wire.get("signature"))), marks
+    return ThinkingBlock(thinking=text, thinking_signature=optional(wire.get("signature")), extra={API: marks})
 
 
 def chunk_text(chunk: dict[str, Any]) -> str:
@@ -79,64 +95,51 @@ def chunk_text(chunk: dict[str, Any]) -> str:
     return string(chunk["text"])
 
 
-def _decode_by_url(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
+def _decode_by_url(wire: dict[str, Any]) -> Any:
     """`image_url` and `audio_url`: an object with a URL; some hosts have the URL itself."""
     kind = wire["type"]
     given = wire[kind]
     bare = isinstance(given, str)
     usual = ImageBlock if kind == "image_url" else AudioBlock
-    source, marks = _decode_source(string(given if bare else given["url"]), usual)
-    block = source(cache=decode_cache(wire))
+    block = _decode_source(wire, string(given if bare else given["url"]), usual)
     if isinstance(block, ImageBlock) and not bare:
         block = replace(block, detail=optional(given.get("detail")))
-    if bare:
-        marks[PLAIN] = True
-    return block, _as(kind, block, marks)
+    return _as(kind, block, {PLAIN: True} if bare else {})
 
 
-def _decode_document_url(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
-    source, marks = _decode_source(string(wire["document_url"]), DocumentBlock)
-    block = source(cache=decode_cache(wire))
+def _decode_document_url(wire: dict[str, Any]) -> Any:
+    block = _decode_source(wire, string(wire["document_url"]), DocumentBlock)
     if isinstance(block, DocumentBlock):
         block = replace(block, title=optional(wire.get("document_name")))
-    return block, _as("document_url", block, marks)
+    return _as("document_url", block)
 
 
-def _decode_file(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
+def _decode_file(wire: dict[str, Any]) -> Any:
     file = wire["file"]
     given, file_id = optional(file.get("file_data")), optional(file.get("file_id"))
-    block: Any
-    marks: dict[str, Any]
-    if given is None:
-        if file_id is None:
-            raise ValueError("a file needs data or an id")
-        block, marks = DocumentBlock(cache=decode_cache(wire)), {}
-    elif given.startswith("data:") or "://" in given:
-        source, marks = _decode_source(given, DocumentBlock)
-        block = source(cache=decode_cache(wire))
+    if given is None and file_id is None:
+        raise ValueError("a file needs data or an id")
+    if given is not None and (given.startswith("data:") or "://" in given):
+        block = _decode_source(wire, given, DocumentBlock)
     else:  # some hosts have the base64 text itself
-        block, marks = DocumentBlock(data=given, cache=decode_cache(wire)), {}
+        block = DocumentBlock(data=given, cache=decode_cache(wire))
     if isinstance(block, DocumentBlock):
         block = replace(block, file_id=file_id, title=optional(file.get("filename")))
-    return block, _as("file", block, marks)
+    return _as("file", block)
 
 
-def _decode_input_audio(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
-    given = wire["input_audio"]
+def _decode_input_audio(wire: dict[str, Any]) -> AudioBlock:
+    given, cache = wire["input_audio"], decode_cache(wire)
     if isinstance(given, str):
-        usual = AudioBlock(cache=decode_cache(wire))
-        sound = replace(usual, url=given) if "://" in given else replace(usual, data=given)
-        return sound, {PLAIN: True, AS: "input_audio"}
+        source = {"url" if "://" in given else "data": given}
+        return AudioBlock(**source, cache=cache, extra={API: {PLAIN: True, AS: "input_audio"}})
     spelled = optional(given.get("format"))
-    block = AudioBlock(
-        data=string(given["data"]),
-        mime_type=None if spelled is None else _mime_of(spelled),
-        cache=decode_cache(wire),
-    )
-    return block, {}
+    # …/chat/create, `input_audio`: `format` is `wav` or `mp3`; RFC 3003 names the latter `audio/mpeg`.
+    mime = None if spelled is None else "audio/mpeg" if spelled == "mp3" else f"audio/{spelled}"
+    return AudioBlock(data=string(given["data"]), mime_type=mime, cache=cache)
 
 
-_PART_DECODERS: dict[str, Callable[[dict[str, Any]], tuple[Block, dict[str, Any]]]] = {
+_PART_DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "text": _decode_text,
     "refusal": _decode_refusal,
     "thinking": _decode_thought,
@@ -150,22 +153,23 @@ _PART_DECODERS: dict[str, Callable[[dict[str, Any]], tuple[Block, dict[str, Any]
 }
 
 
-def _decode_source(url: str, usual: type[Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """The block class for a URL, by the media type of its data."""
-    found = read_data_url(url)
+def _decode_source(wire: dict[str, Any], url: str, usual: type[Any]) -> Any:
+    """The block of a part's URL, by the media type of its data."""
+    found, cache = read_data_url(url), decode_cache(wire)
     if found is None:
-        return lambda **more: usual(url=url, **more), {}
+        return usual(url=url, cache=cache)
     mime, data = found
     kind = ImageBlock if mime.startswith("image/") else AudioBlock if mime.startswith("audio/") else DocumentBlock
-    if not mime:
-        kind = usual
     prefix = odd_prefix(url)
-    marks = {} if prefix is None else {PREFIX: prefix}
-    return lambda **more: kind(data=data, mime_type=mime or None, **more), marks
+    extra = {} if prefix is None else {API: {PREFIX: prefix}}
+    return (kind if mime else usual)(data=data, mime_type=mime or None, cache=cache, extra=extra)
 
 
-def _as(kind: str, block: Any, marks: dict[str, Any]) -> dict[str, Any]:
-    return marks if kind == _usual_part(block) else {**marks, AS: kind}
+def _as(kind: str, block: Any, marks: dict[str, Any] = {}) -> Any:  # noqa: B006
+    """The block with hints: these, and `~as` if it is usually another kind of part."""
+    if kind != _usual_part(block):
+        marks = {**marks, AS: kind}
+    return with_residual(block, API, **marks) if marks else block
 
 
 def _usual_part(block: ImageBlock | AudioBlock | DocumentBlock) -> str:
@@ -176,18 +180,6 @@ def _usual_part(block: ImageBlock | AudioBlock | DocumentBlock) -> str:
     return "input_audio" if block.data is not None else "audio_url"
 
 
-_FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
-
-
-def _mime_of(spelled: str) -> str:
-    # …/chat/create, `input_audio`: `format` is `wav` or `mp3`; RFC 3003 names the latter `audio/mpeg`.
-    return "audio/mpeg" if spelled == "mp3" else f"audio/{spelled}"
-
-
-def _format_of(mime: str) -> str:
-    return _FORMATS.get(mime) or mime.removeprefix("audio/")
-
-
 def decode_cache(wire: Mapping[str, Any]) -> CacheMarker | None:
     """A cache breakpoint, in Anthropic's field, which routers accept, or in OpenAI's own."""
     # openrouter.ai/docs/features/prompt-caching: `cache_control` on a text part is passed on to Anthropic's and
@@ -195,10 +187,9 @@ def decode_cache(wire: Mapping[str, Any]) -> CacheMarker | None:
     for key in (CACHE, BREAKPOINT):
         marker = wire.get(key)
         if isinstance(marker, dict):
-            marks = {AS: key} if key == BREAKPOINT else {}
-            cache = CacheMarker(ttl=optional(marker.get("ttl")), extra={API: marks} if marks else {})
-            extra_fields = {**residual(marker, _encode_marker(cache)), **marks}
-            return replace(cache, extra={API: extra_fields}) if extra_fields else cache
+            extra = {API: {AS: key}} if key == BREAKPOINT else {}
+            cache = CacheMarker(ttl=optional(marker.get("ttl")), extra=extra)
+            return with_rest(cache, marker, _encode_marker(cache))
     return None
 
 
@@ -212,7 +203,7 @@ def encode_part(block: Block, report: Reporter) -> list[Any]:
             report.lost("citations", "only the text of an answer has sources", field="citations")
         if block.text_signature is not None:
             report.lost("text_signature", "only the text of an answer is signed", field="textSignature")
-    elif isinstance(block, (ImageBlock, AudioBlock, DocumentBlock)):
+    elif isinstance(block, MEDIA):
         _account(block, encoded[0], report)
     return encoded
 
@@ -222,16 +213,18 @@ def encode_part_unreported(block: Block) -> list[Any]:
     wire: dict[str, Any] | None
     match block:
         case TextBlock():
-            wire = {"type": "refusal", "refusal": block.text} if block.refusal else {"type": "text", "text": block.text}
+            kind = "refusal" if block.refusal else "text"
+            wire = {"type": kind, kind: block.text}
         case ThinkingBlock():
-            wire = _encode_thinking_part(block)
-            return [restored(wire, block.extra, API)]
+            return [restored(_encode_thinking_part(block), block.extra, API)]
         case ImageBlock() | AudioBlock() | DocumentBlock():
             wire = _encode_media(block, block.extra.get(API) or {})
             if wire is None:
                 return []
-        case OpaqueBlock() if block.dialect == API:
-            return _opaque_part(block.value)
+        case OpaqueBlock(dialect=dialect, value={"type": str()}) if dialect == API:
+            return [block.value]
+        case OpaqueBlock(dialect=dialect, value={"content": [_] as parts}) if dialect == API and len(block.value) == 1:
+            return list(parts)
         case _:
             return []
     if block.cache is not None:
@@ -239,20 +232,11 @@ def encode_part_unreported(block: Block) -> list[Any]:
     return [restored(wire, block.extra, API) if block.extra else wire]
 
 
-def _opaque_part(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        if isinstance(value.get("type"), str):
-            return [value]
-        if value.keys() == {"content"} and isinstance(value["content"], list) and len(value["content"]) == 1:
-            return list(value["content"])
-    return []
-
-
 def _encode_thinking_part(block: ThinkingBlock) -> dict[str, Any]:
-    extra_fields, text = block.extra.get(API) or {}, block.thinking
-    lengths = extra_fields.get(SPLIT)
+    marks, text = block.extra.get(API) or {}, block.thinking
+    lengths = marks.get(SPLIT)
     wire: dict[str, Any] = {"type": "thinking"}
-    if extra_fields.get(PLAIN):
+    if marks.get(PLAIN):
         wire["thinking"] = text
     elif lengths is not None and sum(lengths) == len(text):
         ends = [sum(lengths[:at]) for at in range(len(lengths) + 1)]
@@ -268,31 +252,26 @@ def text_chunk(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _encode_media(
-    block: ImageBlock | AudioBlock | DocumentBlock, extra_fields: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    kind = extra_fields.get(AS) or _usual_part(block)
-    url = _url_of(block, extra_fields)
+def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, marks: Mapping[str, Any]) -> dict[str, Any] | None:
+    kind = marks.get(AS) or _usual_part(block)
+    if kind == "input_audio":
+        return _encode_audio(block, marks)
+    url = block.url
+    if block.data is not None:
+        prefix = marks.get(PREFIX)
+        if prefix is not None and read_data_url(prefix) == (block.mime_type or "", ""):
+            url = f"{prefix}{block.data}"
+        else:
+            url = data_url(block.mime_type, block.data)
     if kind == "file":
         return _encode_file(block, url)
-    if kind == "input_audio":
-        return _encode_audio(block, extra_fields)
     if url is None:
         return None
     if kind == "document_url":
         named = {"document_name": block.title} if isinstance(block, DocumentBlock) and block.title is not None else {}
         return {"type": kind, kind: url, **named}
     detail = {"detail": block.detail} if isinstance(block, ImageBlock) and block.detail is not None else {}
-    return {"type": kind, kind: url if extra_fields.get(PLAIN) and not detail else {"url": url, **detail}}
-
-
-def _url_of(block: ImageBlock | AudioBlock | DocumentBlock, extra_fields: Mapping[str, Any]) -> str | None:
-    if block.data is None:
-        return block.url
-    prefix = extra_fields.get(PREFIX)
-    if prefix is not None and read_data_url(prefix) == (block.mime_type or "", ""):
-        return f"{prefix}{block.data}"
-    return data_url(block.mime_type, block.data)
+    return {"type": kind, kind: url if marks.get(PLAIN) and not detail else {"url": url, **detail}}
 
 
 def _encode_file(block: ImageBlock | AudioBlock | DocumentBlock, url: str | None) -> dict[str, Any] | None:
@@ -313,16 +292,18 @@ def _encode_file(block: ImageBlock | AudioBlock | DocumentBlock, url: str | None
     return {"type": "file", "file": file} if "file_data" in file or "file_id" in file else None
 
 
-def _encode_audio(
-    block: ImageBlock | AudioBlock | DocumentBlock, extra_fields: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    if extra_fields.get(PLAIN):
-        given = block.data if block.data is not None else block.url
-        return None if given is None else {"type": "input_audio", "input_audio": given}
-    if block.data is None:
-        return None
-    spelled = {} if block.mime_type is None else {"format": _format_of(block.mime_type)}
-    return {"type": "input_audio", "input_audio": {"data": block.data, **spelled}}
+_FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
+
+
+def _encode_audio(block: ImageBlock | AudioBlock | DocumentBlock, marks: Mapping[str, Any]) -> dict[str, Any] | None:
+    given: Any = block.data
+    if marks.get(PLAIN):
+        given = block.url if given is None else given
+    elif given is not None:
+        mime = block.mime_type
+        format = {} if mime is None else {"format": _FORMATS.get(mime) or mime.removeprefix("audio/")}
+        given = {"data": given, **format}
+    return None if given is None else {"type": "input_audio", "input_audio": given}
 
 
 def put_cache(wire: dict[str, Any], cache: CacheMarker) -> None:
@@ -342,35 +323,22 @@ def _encode_marker(cache: CacheMarker) -> dict[str, Any]:
     return restored(wire, cache.extra, API) if cache.extra else wire
 
 
-_MEDIA_FIELDS = {
-    ImageBlock: ("data", "mime_type", "url", "file_id", "detail"),
-    AudioBlock: ("data", "mime_type", "url", "file_id", "transcript"),
-    DocumentBlock: ("data", "mime_type", "text", "url", "file_id", "title"),
-}
+_OTHER_FIELDS = frozenset({"cache", "context", "citations", "extra"})  # written, or lost as FIELD_SUPPORT states
 
 
 def _account(block: ImageBlock | AudioBlock | DocumentBlock, encoded: Any, report: Reporter) -> None:
     """Reports the fields that decoding the part would not restore."""
-    if isinstance(block, ImageBlock) and _is_plain_picture(block):
+    is_picture = isinstance(block, ImageBlock) and block.mime_type is not None and block.mime_type.startswith("image/")
+    if is_picture and block.data is not None and block.url is block.file_id is None:
         return  # fast path: the most common case, and the most expensive to compare
     again = decode_part(encoded)
     if type(again) is not type(block):
         report.lost(type(block).__name__, "it is read back as another kind of block", "weakened")
         return
-    for name in _MEDIA_FIELDS[type(block)]:
+    for name in block.__struct_fields__:
         given, kept = getattr(block, name), getattr(again, name)
-        if given != kept:
-            report.lost(name, MEDIA_RULE, "dropped" if kept is None else "weakened", field=json_name(name))
-
-
-def _is_plain_picture(block: ImageBlock) -> bool:
-    mime = block.mime_type
-    return bool(mime and mime.startswith("image/") and block.data is not None and block.url is block.file_id is None)
-
-
-def json_name(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+        if given != kept and name not in _OTHER_FIELDS:
+            report.lost(name, MEDIA_RULE, "dropped" if kept is None else "weakened", field=camel_case(name))
 
 
 def chunks_in(thinking: list[Any]) -> str | None:
@@ -385,8 +353,7 @@ def chunks_in(thinking: list[Any]) -> str | None:
 
 
 def decode_citation(wire: dict[str, Any]) -> Citation:
-    given = wire.get("url_citation")
-    inner = given if isinstance(given, dict) else {}
+    inner = fields_of(wire.get("url_citation"))
     citation = Citation(
         title=optional(inner.get("title")),
         url=optional(inner.get("url")),
@@ -399,27 +366,22 @@ def decode_citation(wire: dict[str, Any]) -> Citation:
 
 def encode_citation(citation: Citation, offset: int) -> dict[str, Any]:
     """A citation of a text that starts at `offset` in the text of the message."""
-    inner: dict[str, Any] = {}
-    if citation.url is not None:
-        inner["url"] = citation.url
-    if citation.title is not None:
-        inner["title"] = citation.title
-    if citation.start is not None:
-        inner["start_index"] = citation.start + offset
-    if citation.end is not None:
-        inner["end_index"] = citation.end + offset
-    if citation.cited_text is not None:
-        inner["content"] = citation.cited_text
-    wire: dict[str, Any] = {"type": "url_citation", "url_citation": inner}
-    return restored(wire, citation.extra, API) if citation.extra else wire
+    source = shifted(citation, -offset)
+    fields = {
+        "url": source.url,
+        "title": source.title,
+        "start_index": source.start,
+        "end_index": source.end,
+        "content": source.cited_text,
+    }
+    inner = {key: value for key, value in fields.items() if value is not None}
+    return restored({"type": "url_citation", "url_citation": inner}, citation.extra, API)
 
 
 def google_signature(wire: Mapping[str, Any]) -> str | None:
     """Google's thought signature, in `extra_content` of its compatible endpoint."""
     # ai.google.dev/gemini-api/docs/thought-signatures, OpenAI compatibility: the signature of a call, or of a text.
-    content = wire.get("extra_content")
-    google = content.get("google") if isinstance(content, dict) else None
-    return optional(google.get("thought_signature")) if isinstance(google, dict) else None
+    return optional(fields_of(fields_of(wire.get("extra_content")).get("google")).get("thought_signature"))
 
 
 def signed(signature: str) -> dict[str, Any]:
@@ -462,48 +424,57 @@ def shifted(citation: Citation, before: int) -> Citation:
 
 def decode_call(wire: Any, mint: Callable[[], str], *, answer: bool = False) -> Block:
     """Decodes an entry of `tool_calls`. In an answer, blank arguments are decoded as none."""
+    if type(wire) is dict and len(wire) == 3 and wire.get("type") == "function":  # fast path: no residual
+        function, id = wire.get("function"), real_id(wire.get("id"))
+        if type(function) is dict and len(function) == 2 and id is not None:
+            name, given = function.get("name"), function.get("arguments")
+            if type(name) is str and type(given) is str and (given.strip() or not answer):
+                arguments, text, broken = parse_arguments(given)
+                return ToolCall(id=id, name=name, arguments=arguments, arguments_text=text, parse_error=broken)
     try:
-        call, marks = _read_call(wire, mint, None if answer else _flat_key(wire))
+        call = _read_call(wire, mint, answer)
     except (KeyError, TypeError, ValueError, AttributeError):
         return OpaqueBlock(dialect=API, value={"tool_calls": [wire]})
-    function = wire.get("function") or {}
-    blank = answer and is_blank(call)
-    is_plain = len(wire) == 3 and len(function) == 2 and not marks and wire.get("type") == "function"
-    if is_plain and not blank and isinstance(function.get("arguments"), str):
-        return call
-    if not blank:
-        extra_fields = residual(wire, encode_call(call))
-        return replace(call, extra={API: {**extra_fields, **marks}}) if extra_fields else call
+    if not (answer and is_blank(call)):
+        return with_rest(call, wire, encode_call(call))
     call = replace(call, arguments_text=None)
-    meant = {**wire, "function": {**function, "arguments": "{}"}}
-    extra_fields = {**residual(meant, encode_call(call)), **marks, RESPONSE: residual(wire, meant)}
-    return replace(call, extra={API: extra_fields})
+    meant = {**wire, "function": {**wire["function"], "arguments": "{}"}}
+    return with_residual(with_rest(call, meant, encode_call(call)), API, **{RESPONSE: residual(wire, meant)})
 
 
-def _read_call(wire: Any, mint: Callable[[], str], flat: str | None) -> tuple[ToolCall, dict[str, Any]]:
-    call_id = wire.get("id")
+def _read_call(wire: Any, mint: Callable[[], str], answer: bool) -> ToolCall:
     marks: dict[str, Any] = {}
-    if flat is not None:
-        kind, function = "function", {"name": wire["name"], "arguments": wire[flat]}
-        marks[FLAT] = flat
+    # Training sets and LangChain write calls without `function`; clients read an answer's calls by `function`.
+    flat = "function" not in wire and not answer and wire.get("type") in (None, "function", "tool_call")
+    key = next((key for key in ("arguments", "args") if isinstance(wire.get(key), dict | str)), "") if flat else ""
+    if key:
+        kind, function = "function", {"name": wire["name"], "arguments": wire[key]}
+        marks[FLAT] = key
     else:
         kind = wire.get("type") or "function"
         function = wire[kind]
     name = string(function["name"])
+    arguments: dict[str, Any] = {}
+    text = broken = None
     # platform.openai.com/docs/guides/function-calling, Custom tools: the input is one string that need not be JSON.
     if kind == "custom":  # a custom tool takes a text: our argument `input`
-        arguments, text, broken = {"input": string(function["input"])}, None, None
+        arguments = {"input": string(function["input"])}
         marks[CUSTOM] = True
-    elif kind == "function":
-        arguments, text, broken, is_object = _read_arguments(function.get("arguments"))
-        if is_object:
-            marks[OBJECT] = True
-    else:
+    elif kind != "function":
         raise ValueError("neither a function nor a custom tool")
+    else:
+        # A call without arguments has no `arguments` from some hosts, "" or "{}" from others; some send an object.
+        given = function.get("arguments")
+        if isinstance(given, dict):
+            arguments = given
+            marks[OBJECT] = True
+        elif given is not None:
+            arguments, text, broken = parse_arguments(string(given))
     # The id is required by the API reference, but some hosts send none, "" or "null".
+    call_id = wire.get("id")
     if real_id(call_id) is None:
         call_id, marks[GENERATED] = mint(), True
-    call = ToolCall(
+    return ToolCall(
         id=call_id,
         name=name,
         arguments=arguments,
@@ -513,27 +484,6 @@ def _read_call(wire: Any, mint: Callable[[], str], flat: str | None) -> tuple[To
         cache=decode_cache(wire),
         extra={API: marks} if marks else {},
     )
-    return call, marks
-
-
-def _flat_key(wire: dict[str, Any]) -> str | None:
-    """The key of the arguments of a call without its `function`, as training sets and LangChain write it.
-
-    Only in requests: clients read an answer's calls by `function`.
-    """
-    if "function" in wire or wire.get("type") not in (None, "function", "tool_call"):
-        return None
-    return next((key for key in ("arguments", "args") if isinstance(wire.get(key), dict | str)), None)
-
-
-def _read_arguments(given: Any) -> tuple[dict[str, Any], str | None, str | None, bool]:
-    """Fields of a ToolCall, and whether the arguments were an object: some hosts do not send text."""
-    # A call without arguments has no `arguments` from some hosts, "" or "{}" from others.
-    if given is None:
-        return {}, None, None, False
-    if isinstance(given, dict):
-        return given, None, None, True
-    return *parse_arguments(string(given)), False
 
 
 def real_id(wire_id: Any) -> str | None:
@@ -542,11 +492,14 @@ def real_id(wire_id: Any) -> str | None:
 
 
 def encode_call(call: ToolCall, *, answer: bool = False) -> dict[str, Any]:
+    """Encodes a call. Clients parse the arguments of an answer, so blank ones are sent there as `{}`."""
+    if answer and is_blank(call):
+        call = replace(call, arguments_text=None)
+    marks = (call.extra.get(API) or {}) if call.extra else {}
     wire: dict[str, Any]
-    if call.extra and is_custom(call):
+    if marks and is_custom(call):
         wire = {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments["input"]}}
     else:
-        marks = (call.extra.get(API) or {}) if call.extra else {}
         arguments = call.arguments if marks.get(OBJECT) else arguments_text(call)
         if not answer and (key := marks.get(FLAT)):
             wire = {"id": call.id, "name": call.name, key: arguments}
@@ -556,23 +509,17 @@ def encode_call(call: ToolCall, *, answer: bool = False) -> dict[str, Any]:
         wire["extra_content"] = signed(call.thought_signature)
     if call.cache is not None:
         put_cache(wire, call.cache)
-    return restored(wire, call.extra, API) if call.extra else wire
+    if marks:
+        wire = put_back(wire, marks)
+        return put_back(wire, marks.get(RESPONSE) or {}) if answer else wire
+    return wire
 
 
 def is_custom(call: ToolCall) -> bool:
     """Whether the call is of a custom tool and its arguments are still one text."""
     given = call.arguments
-    return (
-        bool((call.extra.get(API) or {}).get(CUSTOM)) and given.keys() == {"input"} and isinstance(given["input"], str)
-    )
-
-
-def encode_answered_call(call: ToolCall) -> dict[str, Any]:
-    """A call of an answer. Clients parse the arguments, so blank ones are sent as `{}`."""
-    if is_blank(call):
-        call = replace(call, arguments_text=None)
-    encoded = encode_call(call, answer=True)
-    return put_back(encoded, (call.extra.get(API) or {}).get(RESPONSE) or {}) if call.extra else encoded
+    is_text = given.keys() == {"input"} and isinstance(given["input"], str)
+    return is_text and bool((call.extra.get(API) or {}).get(CUSTOM))
 
 
 def is_blank(call: ToolCall) -> bool:

@@ -1,12 +1,11 @@
 """Messages: decoding and encoding, one to one."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.folding import parse_arguments
 from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AssistantMessage,
@@ -25,7 +24,7 @@ from ..codec import ANSWER, USER
 from ..residual import ENCODED, GENERATED, HINTS, an_object, each, optional, put_back, residual, restored
 from ..results import Layout, encoded, gathered
 from .assistant import decode_assistant, encode_assistant, is_detail
-from .content import ResultPairing, decode_cache, decode_part, encode_call, encode_part, put_cache, real_id
+from .content import ResultPairing, decode_cache, decode_call, decode_part, encode_call, encode_part, put_cache, real_id
 from .facts import API, PARTS, Compat
 
 LAYOUT = Layout(API)
@@ -86,7 +85,9 @@ def _decode_assistant(wire: dict[str, Any], pairing: ResultPairing, api: str, co
     content = wire.get("content")
     if len(wire) == 2 and (content is None or isinstance(content, str)) and "content" in wire:
         return replace(ANSWER, extra={}, content=None if content is None else (TextBlock(text=content),), api=api)
-    blocks, extra_fields = _decode_simply(wire, content) or decode_assistant(wire, compat, pairing.mint, answer=False)
+    blocks, extra_fields = _decode_simply(wire, content, pairing.mint) or decode_assistant(
+        wire, compat, pairing.mint, answer=False
+    )
     for call in blocks:
         if isinstance(call, ToolCall):
             pairing.made(None if (call.extra.get(API) or {}).get(GENERATED) else call.id, call.id, call.name)
@@ -99,7 +100,9 @@ def _decode_assistant(wire: dict[str, Any], pairing: ResultPairing, api: str, co
 _SIMPLE = frozenset({"role", "content", "tool_calls", "weight"})  # `weight` is in training rows
 
 
-def _decode_simply(wire: dict[str, Any], content: Any) -> tuple[tuple[Block, ...], dict[str, Any]] | None:
+def _decode_simply(
+    wire: dict[str, Any], content: Any, mint: Callable[[], str]
+) -> tuple[tuple[Block, ...], dict[str, Any]] | None:
     """Fast path of `decode_assistant` for plain text and calls; None for any other message."""
     calls = wire.get("tool_calls", ())
     if not (content is None or (type(content) is str and content)) or not wire.keys() <= _SIMPLE:
@@ -108,18 +111,7 @@ def _decode_simply(wire: dict[str, Any], content: Any) -> tuple[tuple[Block, ...
     if "tool_calls" in wire:
         if type(calls) is not list or not calls:
             return None
-        for call in calls:
-            if type(call) is not dict or len(call) != 3 or call.get("type") != "function":
-                return None
-            function, id = call.get("function"), real_id(call.get("id"))
-            if type(function) is not dict or len(function) != 2 or type(function.get("name")) is not str:
-                return None
-            if type(function.get("arguments")) is not str or id is None:
-                return None
-            arguments, text, broken = parse_arguments(function["arguments"])
-            blocks.append(
-                ToolCall(id=id, name=function["name"], arguments=arguments, arguments_text=text, parse_error=broken)
-            )
+        blocks += [decode_call(call, mint) for call in calls]
     if not blocks:
         return None
     extra_fields: dict[str, Any] = {"weight": wire["weight"]} if "weight" in wire else {}

@@ -43,7 +43,7 @@ from .content import (
     chunks_in,
     decode_citation,
     decode_part,
-    encode_answered_call,
+    encode_call,
     encode_citation,
     encode_part_unreported,
     google_signature,
@@ -667,7 +667,7 @@ class StreamEncoder(Encoder):
 
     def _open_call(self, index: int, call: ToolCall) -> bytes:
         custom = bool((call.extra.get(API) or {}).get(CUSTOM))
-        encoded = encode_answered_call(replace(call, arguments={"input": ""}) if custom else call)
+        encoded = encode_call(replace(call, arguments={"input": ""}) if custom else call, answer=True)
         number, self._encoded_calls = self._encoded_calls, self._encoded_calls + 1
         function = encoded.get("function")
         if isinstance(function, dict) and isinstance(function.get("arguments"), str):
@@ -699,7 +699,7 @@ class StreamEncoder(Encoder):
         known = self._calls.pop(index, None)
         if known is None:
             return b""
-        given = encode_answered_call(call)
+        given = encode_call(call, answer=True)
         rest = {key: value for key, value in given.items() if known.get(key) != value}
         for kind in ("function", "custom"):
             if kind in rest:
