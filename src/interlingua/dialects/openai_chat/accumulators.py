@@ -10,9 +10,9 @@ from ...values.folding import EventRecorder
 from ...values.messages import Block, OpaqueBlock, ThinkingBlock, ToolCall
 from ...values.text import natural
 from ..residual import whole
-from .assistant import DETAIL_DECODERS, TEXTS, decode_detail, is_detail, joined_text, usual_repeats
 from .content import ResultPairing, decode_call, real_id
 from .facts import API, DETAILS, PART, PIECES, REPEATS, STRINGS, THOUGHTS, Compat
+from .messages import TEXTS, decode_detail, is_detail, joined_text, usual_repeats
 
 # --- JSON values in fragments ----------------------------------------------------------------------------------------
 
@@ -298,10 +298,10 @@ class DetailReader:
     def read(self, detail: Any) -> None:
         """Handles one delta of an entry."""
         kind = detail.get("type") if isinstance(detail, dict) else None
-        if kind not in DETAIL_DECODERS:
+        if kind not in TEXTS:
             self._begin(OpaqueBlock(dialect=API, value={DETAILS: [detail]}))
             return
-        field = TEXTS.get(kind, "data")
+        field = TEXTS[kind]
         text = detail.get(field)
         text = text if isinstance(text, str) else ""
         index = detail.get("index")
@@ -364,7 +364,7 @@ class DetailReader:
     def finished(self, key: int) -> Block:
         """The block of an entry, decoded as in a whole answer."""
         wire = {name: value for name, value in self._wires[key].items() if name != PIECES}
-        field = TEXTS.get(wire["type"], "data")
+        field = TEXTS[wire["type"]]
         pieces = self._wires[key].get(PIECES)
         if field in wire and isinstance(wire[field], str):
             wire[field] = self._record.text(key) if pieces is None else "".join(pieces)

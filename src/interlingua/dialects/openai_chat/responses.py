@@ -25,7 +25,6 @@ from ..residual import (
     whole,
     with_residual,
 )
-from .assistant import decode_assistant, encode_assistant
 from .content import ResultPairing
 from .facts import (
     API,
@@ -44,6 +43,7 @@ from .facts import (
     encode_usage,
     find_usage,
 )
+from .messages import decode_assistant, encode_assistant
 
 
 def read_answer(

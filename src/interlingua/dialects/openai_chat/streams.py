@@ -24,19 +24,6 @@ from ..openai_shared import encode_error
 from ..residual import MESSAGE, put_back, residual, restored
 from ..streaming import Decoder, Encoder
 from .accumulators import ACCUMULATING, CallReader, DetailReader, OpenBlock, joined, merge_delta
-from .assistant import (
-    TEXTS,
-    decode_assistant_audio,
-    decode_assistant_part,
-    encode_assistant,
-    encode_detail,
-    is_audio,
-    is_detail,
-    is_legacy_call,
-    plain_thought,
-    repeats_call,
-    text_in,
-)
 from .content import (
     ResultPairing,
     are_sources,
@@ -71,6 +58,19 @@ from .facts import (
     decode_error,
     decode_usage,
     find_usage,
+)
+from .messages import (
+    TEXTS,
+    decode_assistant_audio,
+    decode_assistant_part,
+    encode_assistant,
+    encode_detail,
+    is_audio,
+    is_detail,
+    is_legacy_call,
+    plain_thought,
+    repeats_call,
+    text_in,
 )
 from .responses import (
     decode_envelope,
@@ -711,7 +711,7 @@ class StreamEncoder(Encoder):
         return self._write({"tool_calls": [{"index": known["index"], **rest}]}) if rest else b""
 
     def _end_block(self, index: int, block: Block) -> bytes:
-        encoded = encode_assistant([block], {}, self._compat, QUIET, answer=True)
+        encoded = encode_assistant((block,), {}, self._compat, QUIET, answer=True)
         delta = {key: encoded[key] for key in TRACKS if encoded.get(key)}
         for key in ("audio", "function_call"):
             if key in delta and key in self._once:
