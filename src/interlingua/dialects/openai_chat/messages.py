@@ -726,12 +726,12 @@ def _begin_turn(message: AssistantMessage, pairing: ResultPairing, report: Repor
 def _encode_assistant(message: AssistantMessage, compat: Compat, report: Reporter) -> dict[str, Any]:
     content = message.content
     extra_fields = message.extra.get(API) if message.extra else None
-    if type(content) is tuple:
-        emitted = encode_assistant(content, extra_fields or {}, compat, report, answer=False)
-    else:
+    if content is None or isinstance(content, str):
         emitted = {"role": "assistant", "content": content}
         if content is not None:
             report.lost("content", "a string is read as one text", "record", field="content")
+    else:
+        emitted = encode_assistant(content, extra_fields or {}, compat, report, answer=False)
     if extra_fields:
         emitted = put_back(emitted, extra_fields)
     # …/chat/create: `content` is required unless the message has calls; these hosts refuse null beside them too.

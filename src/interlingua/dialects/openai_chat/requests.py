@@ -1,6 +1,6 @@
 """Requests: the system prompt, tools, options, paths."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -9,15 +9,7 @@ from msgspec.structs import replace
 from ...values.errors import BadWire
 from ...values.losses import SYSTEM, Reporter
 from ...values.messages import Extra, TextBlock
-from ...values.request import (
-    Options,
-    OutputSchema,
-    Reasoning,
-    Request,
-    System,
-    ToolChoice,
-    ToolSpec,
-)
+from ...values.request import Options, OutputSchema, Reasoning, Request, System, ToolChoice, ToolSpec
 from ..codec import (
     CONTEXT,
     Given,
@@ -33,6 +25,7 @@ from ..residual import (
     an_object,
     decode_tools,
     encode_tools,
+    fields_of,
     flag,
     keeping,
     optional,
@@ -50,56 +43,39 @@ from .messages import decode_messages, encode_content, encode_messages, plain_me
 # --- reasoning, in the fields of each kind of host -------------------------------------------------------------------
 
 
+# platform.openai.com: `reasoning_effort`; openrouter.ai/docs/use-cases/reasoning-tokens: `reasoning`;
+# docs.z.ai/guides/capabilities/thinking and api-docs.deepseek.com: `thinking`; Alibaba Model Studio, Deep thinking:
+# `enable_thinking` and `thinking_budget`; Qwen on vLLM and SGLang: `chat_template_kwargs`.
+
+
 def decode_reasoning(wire: dict[str, Any], compat: Compat) -> Reasoning | None:
-    """The amount of reasoning, in the fields of any host."""
-    for way, read in _REASONING_DECODERS.items():
-        reasoning = read(wire)
-        if reasoning is not None:
-            return reasoning if way == compat.thinking_format else replace(reasoning, extra={API: {AS: way}})
-    return None
+    """The amount of reasoning, in the fields of any host; what else there is stays in the residual."""
+    way, reasoning = _find_reasoning(wire)
+    if reasoning is None or way == compat.thinking_format:
+        return reasoning
+    return replace(reasoning, extra={API: {AS: way}})
 
 
-def _decode_openrouter(wire: dict[str, Any]) -> Reasoning | None:
-    given = wire.get("reasoning")
-    if not isinstance(given, dict):
-        return None
-    read = Reasoning(
-        effort=optional(given.get("effort")), budget=whole(given.get("max_tokens")), enabled=flag(given.get("enabled"))
-    )
-    return None if read == Reasoning() else read
-
-
-def _decode_deepseek(wire: dict[str, Any]) -> Reasoning | None:
-    effort, switched = optional(wire.get("reasoning_effort")), _decode_zai(wire)
-    if effort is None or switched is None:
-        return None
-    return replace(switched, effort=effort, enabled=switched.enabled and None)
-
-
-def _decode_zai(wire: dict[str, Any]) -> Reasoning | None:
-    given = wire.get("thinking")
-    if not isinstance(given, dict) or given.get("type") not in ("enabled", "disabled"):
-        return None
-    return _switched(given["type"] == "enabled", whole(given.get("budget_tokens")))
-
-
-def _decode_qwen(wire: dict[str, Any]) -> Reasoning | None:
-    given = flag(wire.get("enable_thinking"))
-    return None if given is None else _switched(given, whole(wire.get("thinking_budget")))
-
-
-def _decode_template(wire: dict[str, Any]) -> Reasoning | None:
-    given = wire.get("chat_template_kwargs")
-    switch = flag(given.get("enable_thinking")) if isinstance(given, dict) else None
-    return None if switch is None else _switched(switch, None)
-
-
-def _decode_openai(wire: dict[str, Any]) -> Reasoning | None:
-    effort = optional(wire.get("reasoning_effort"))
-    if effort is None:
-        return None
+def _find_reasoning(wire: dict[str, Any]) -> tuple[str, Reasoning | None]:
+    """The kind of host whose fields come first, and the amount in them."""
+    given = fields_of(wire.get("reasoning"))
+    effort, budget, enabled = optional(given.get("effort")), whole(given.get("max_tokens")), flag(given.get("enabled"))
+    if (effort, budget, enabled) != (None, None, None):
+        return "openrouter", Reasoning(effort=effort, budget=budget, enabled=enabled)
+    effort, given = optional(wire.get("reasoning_effort")), fields_of(wire.get("thinking"))
+    if given.get("type") in ("enabled", "disabled"):
+        switched = _switched(given["type"] == "enabled", whole(given.get("budget_tokens")))
+        if effort is None:
+            return "zai", switched
+        return "deepseek", replace(switched, effort=effort, enabled=switched.enabled and None)
+    switch = flag(wire.get("enable_thinking"))
+    if switch is not None:
+        return "qwen", _switched(switch, whole(wire.get("thinking_budget")))
+    switch = flag(fields_of(wire.get("chat_template_kwargs")).get("enable_thinking"))
+    if switch is not None:
+        return "qwen-chat-template", Reasoning(enabled=switch)
     # …/chat/create, `reasoning_effort`: `none` is the value for no reasoning.
-    return Reasoning(effort=effort, enabled=False if effort == "none" else None)
+    return "openai", None if effort is None else Reasoning(effort=effort, enabled=False if effort == "none" else None)
 
 
 def _switched(on: bool, budget: int | None) -> Reasoning:
@@ -107,23 +83,8 @@ def _switched(on: bool, budget: int | None) -> Reasoning:
     return Reasoning(budget=budget, enabled=None if on and budget is not None else on)
 
 
-# platform.openai.com: `reasoning_effort`; openrouter.ai/docs/use-cases/reasoning-tokens: `reasoning`;
-# docs.z.ai/guides/capabilities/thinking and api-docs.deepseek.com: `thinking`; Alibaba Model Studio, Deep thinking:
-# `enable_thinking` and `thinking_budget`; Qwen on vLLM and SGLang: `chat_template_kwargs`.
-# The first decoder that finds its fields wins; other fields stay in the residual.
-_REASONING_DECODERS: dict[str, Callable[[dict[str, Any]], Reasoning | None]] = {
-    "openrouter": _decode_openrouter,
-    "deepseek": _decode_deepseek,
-    "zai": _decode_zai,
-    "qwen": _decode_qwen,
-    "qwen-chat-template": _decode_template,
-    "openai": _decode_openai,
-}
-
-
 def encode_reasoning(body: dict[str, Any], reasoning: Reasoning, compat: Compat, report: Reporter) -> None:
-    way = (reasoning.extra.get(API) or {}).get(AS) or compat.thinking_format
-    encoded = _REASONING_ENCODERS.get(way, _encode_effort)(reasoning, compat)
+    encoded = _encode_reasoning(reasoning, (reasoning.extra.get(API) or {}).get(AS) or compat.thinking_format, compat)
     body.update(encoded)
     read = decode_reasoning(encoded, compat)
     if read is None:
@@ -138,54 +99,27 @@ def encode_reasoning(body: dict[str, Any], reasoning: Reasoning, compat: Compat,
             report.at(f"$.options.reasoning.{name}", name, why, severity)  # type: ignore[arg-type]
 
 
-def _encode_effort(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
-    effort = reasoning.effort
-    if effort is None and reasoning.enabled is False:
+def _encode_reasoning(reasoning: Reasoning, way: str, compat: Compat) -> dict[str, Any]:
+    effort, budget, is_on = reasoning.effort, reasoning.budget, reasoning.enabled is not False
+    if way == "openrouter":
+        fields = {"effort": effort, "max_tokens": budget, "enabled": reasoning.enabled}
+        encoded = {key: value for key, value in fields.items() if value is not None}
+        return {"reasoning": encoded} if encoded else {}
+    if way == "qwen":
+        return {"enable_thinking": is_on, **({} if budget is None else {"thinking_budget": budget})}
+    if way == "qwen-chat-template":
+        return {"chat_template_kwargs": {"enable_thinking": is_on}}
+    switch: dict[str, Any] = {}
+    if way in ("zai", "deepseek"):
+        limit = {} if budget is None else {"budget_tokens": budget}
+        switch = {"thinking": {"type": "enabled" if is_on else "disabled", **limit}}
+    elif effort is None and not is_on:
         # …/chat/create, `reasoning_effort`: not every model takes `none`: nothing is sent unless the host has a value.
         effort = "off" if "off" in compat.reasoning_effort_map else None
-    if effort is None or not compat.supports_reasoning_effort:
-        return {}
-    encoded = compat.reasoning_effort_map.get(effort, effort)
-    return {} if encoded is None else {"reasoning_effort": encoded}
-
-
-def _encode_openrouter(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
-    fields = {"effort": reasoning.effort, "max_tokens": reasoning.budget, "enabled": reasoning.enabled}
-    encoded = {key: value for key, value in fields.items() if value is not None}
-    return {"reasoning": encoded} if encoded else {}
-
-
-def _encode_zai(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
-    fields: dict[str, Any] = {"type": "disabled" if reasoning.enabled is False else "enabled"}
-    if reasoning.budget is not None:
-        fields["budget_tokens"] = reasoning.budget
-    return {"thinking": fields}
-
-
-def _encode_deepseek(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
-    effort = _encode_effort(reasoning, compat) if reasoning.effort is not None else {}
-    return {**_encode_zai(reasoning, compat), **effort}
-
-
-def _encode_qwen(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
-    encoded: dict[str, Any] = {"enable_thinking": reasoning.enabled is not False}
-    if reasoning.budget is not None:
-        encoded["thinking_budget"] = reasoning.budget
-    return encoded
-
-
-def _encode_template(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
-    return {"chat_template_kwargs": {"enable_thinking": reasoning.enabled is not False}}
-
-
-_REASONING_ENCODERS: dict[str, Callable[[Reasoning, Compat], dict[str, Any]]] = {
-    "openai": _encode_effort,
-    "openrouter": _encode_openrouter,
-    "zai": _encode_zai,
-    "deepseek": _encode_deepseek,
-    "qwen": _encode_qwen,
-    "qwen-chat-template": _encode_template,
-}
+    if way == "zai" or effort is None or not compat.supports_reasoning_effort:
+        return switch
+    word = compat.reasoning_effort_map.get(effort, effort)
+    return switch if word is None else {**switch, "reasoning_effort": word}
 
 
 # --- options ---------------------------------------------------------------------------------------------------------
@@ -400,7 +334,8 @@ def decode_request(body: Any, given: Given) -> Request:
     # `messages` and `tools` have residuals of their own; training rows have no other fields.
     lists = [key for key in ("messages", "tools") if isinstance(wire.get(key), list)]
     if len(lists) == len(wire) and "messages" in lists and given.stream is None and not model.id:
-        return Request(model=model, context=context, options=Options(), extra=_absent_defaults(compat))
+        absent = residual({}, _host_defaults(compat))
+        return Request(model=model, context=context, options=Options(), extra={API: absent} if absent else {})
     if compat is PLAIN_HOST and given.model is None and given.stream is None and _is_usual(wire):
         is_older = "max_tokens" in wire
         options = Options(
@@ -440,34 +375,24 @@ _USUAL: dict[str, tuple[type, ...]] = {
 _WITH_USAGE = {"include_usage": True}
 
 
-def _absent_defaults(compat: Compat) -> Extra:
-    """The residual of a body without the fields that are sent to this host by default."""
-    body: dict[str, Any] = {}
-    if compat is not PLAIN_HOST:
-        _encode_host(body, compat)
-    extra_fields = residual({}, body)
-    return {API: extra_fields} if extra_fields else {}
-
-
 def _decode_system(wire: Any) -> tuple[System, str | None, Extra]:
     """The first message, if it is the system prompt: its content, its role if not `system`, and its residual."""
     role = wire.get("role") if isinstance(wire, dict) else None
     if role not in ("system", "developer"):
         return None, None, {}
-    content = wire.get("content")
-    if isinstance(content, str) and len(wire) == 2:
-        return content, "developer" if role == "developer" else None, {}
-    system: System = content if isinstance(content, str) else None
-    if isinstance(content, list):
-        blocks = tuple(map(decode_part, content))
-        if all(isinstance(block, TextBlock) for block in blocks):
-            system = blocks  # type: ignore[assignment]
-    if system is None:
+    system: Any = wire.get("content")
+    if isinstance(system, list):
+        system = tuple(map(decode_part, system))
+        if not all(isinstance(block, TextBlock) for block in system):
+            return None, None, {}
+    elif not isinstance(system, str):
         return None, None, {}
+    named = "developer" if role == "developer" else None
+    if len(wire) == 2 and isinstance(system, str):
+        return system, named, {}
     emitted = plain_message(role, system)
-    given = wire if isinstance(content, str) else {**wire, "content": emitted["content"]}
-    extra_fields = residual(given, emitted)
-    return system, "developer" if role == "developer" else None, {API: {MESSAGE: extra_fields}} if extra_fields else {}
+    extra_fields = residual({**wire, "content": emitted["content"]}, emitted)
+    return system, named, {API: {MESSAGE: extra_fields}} if extra_fields else {}
 
 
 def _decode_tool(wire: Any) -> ToolSpec:
@@ -511,11 +436,12 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
     body["messages"] = messages if system is None else [system, *messages]
     if context.tools is not None:
         body["tools"] = encode_tools(context.tools, API, lambda spec: _encode_tool(spec, compat), report)
-        if not compat.supports_strict_mode:
-            _report_strict(context.tools, report)
+        for at, spec in enumerate(() if compat.supports_strict_mode else context.tools):
+            if spec.strict is not None and spec.dialect is None:
+                report.at(f"$.tools[{at}].strict", "strict", "this host does not know strict schemas", "weakened")
     encode_options(body, request.options, compat, report)
     if compat is not PLAIN_HOST:
-        _encode_host(body, compat)
+        body.update(_host_defaults(compat))
     return restored(body, request.extra, API) if request.extra else body
 
 
@@ -568,23 +494,17 @@ def _encode_tool(spec: ToolSpec, compat: Compat = PLAIN_HOST) -> dict[str, Any]:
     return restored(wire, spec.extra, API) if spec.extra else wire
 
 
-def _report_strict(specs: tuple[ToolSpec, ...], report: Reporter) -> None:
-    for at, spec in enumerate(specs):
-        if spec.strict is not None and spec.dialect is None:
-            report.at(f"$.tools[{at}].strict", "strict", "this host does not know strict schemas", "weakened")
-
-
-def _encode_host(body: dict[str, Any], compat: Compat) -> None:
+def _host_defaults(compat: Compat) -> dict[str, Any]:
     """The fields that are sent to a host by default."""
-    if compat.supports_store:
-        body["store"] = False
+    fields: dict[str, Any] = {"store": False} if compat.supports_store else {}
     if compat.open_router_routing:
         # openrouter.ai/docs/features/provider-routing.
-        body["provider"] = compat.open_router_routing
+        fields["provider"] = compat.open_router_routing
     if compat.vercel_gateway_routing:
         # vercel.com/docs/ai-gateway/models-and-providers/provider-filtering-and-ordering: `order` and `only`, under
         # `gateway`.
-        body["providerOptions"] = {"gateway": compat.vercel_gateway_routing}
+        fields["providerOptions"] = {"gateway": compat.vercel_gateway_routing}
+    return fields
 
 
 def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
