@@ -36,21 +36,18 @@ def merge_delta(known: dict[str, Any], delta: dict[str, Any], accumulator: Itera
             merge_delta(before, value, accumulator)
         elif isinstance(value, list) and isinstance(before, list):
             for item in value:
-                _merge_item(before, item, accumulator)
+                # In deltas, entries of a list that belong together have the same `index`; those without one are
+                # complete.
+                index = item.get("index") if isinstance(item, dict) else None
+                alike = (other for other in reversed(before) if isinstance(other, dict) and other.get("index") == index)
+                found = None if index is None else next(alike, None)
+                if found is None:
+                    before.append(item)
+                else:
+                    merge_delta(found, item, accumulator)
         # Later chunks repeat fields as null or "", which must not replace the value.
         elif key not in known or (value is not None and not (value == "" and before)):
             known[key] = value
-
-
-def _merge_item(known: list[Any], item: Any, accumulator: Iterable[str]) -> None:
-    # In deltas, entries of a list that belong together have the same `index`; those without one are complete.
-    index = item.get("index") if isinstance(item, dict) else None
-    if index is not None:
-        for other in reversed(known):
-            if isinstance(other, dict) and other.get("index") == index:
-                merge_delta(other, item, accumulator)
-                return
-    known.append(item)
 
 
 def joined(value: Any) -> Any:
@@ -89,11 +86,6 @@ class OpenBlock:
     def settle(self) -> None:
         if self.track and self.track not in _SIDE_BY_SIDE and self._record.is_open(self.key):
             self._record.close(self.key, self._finish(self.key, self.track))
-
-    def leave(self) -> None:
-        """Closes the block: more of its field is another block."""
-        self.settle()
-        self.track = ""
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
@@ -136,26 +128,24 @@ class CallReader:
                 if isinstance(custom, dict):
                     function, arguments = custom, custom.get("input")
                 call = self._find(delta, function, touched)
-                self._read_one(call, delta, arguments)
+                call.note(delta)
+                if not isinstance(arguments, str):
+                    if arguments is not None and "function" in call.wire:
+                        call.wire["function"]["arguments"] = arguments
+                elif arguments:
+                    call.pieces.append(arguments)
+                    if call.key is not None:
+                        self._record.delta(call.key, _escaped(arguments) if call.is_custom() else arguments)
+                if call.key is None:
+                    self.open()
             touched.append(call)
-
-    def _read_one(self, call: "CallAccumulator", delta: dict[str, Any], arguments: Any) -> None:
-        call.note(delta)
-        if isinstance(arguments, str):
-            if arguments:
-                call.pieces.append(arguments)
-                if call.key is not None:
-                    self._record.delta(call.key, _escaped(arguments) if call.is_custom() else arguments)
-        elif arguments is not None and "function" in call.wire:
-            call.wire["function"]["arguments"] = arguments
-        if call.key is None:
-            self.open()
 
     def _find(
         self, delta: dict[str, Any], function: dict[str, Any], touched: "list[CallAccumulator]"
     ) -> "CallAccumulator":
         """The call of a delta: by its index, else by its id, else the last one; or a new one."""
-        index, given, name = index_of(delta.get("index")), real_id(delta.get("id")), function.get("name")
+        index, given, name = delta.get("index"), real_id(delta.get("id")), function.get("name")
+        index = natural(index) if isinstance(index, str) else whole(index)  # some hosts send a string
         call: CallAccumulator | None
         if index is not None:
             call = self._by_index.get(index)
@@ -184,7 +174,7 @@ class CallReader:
         """Opens calls in order. At the end, a call without an id gets a generated one."""
         while self._opened < len(self._calls):
             call = self._calls[self._opened]
-            if not (all_of_them or call.is_known()):
+            if not (all_of_them or (call.id and call.name)):
                 return
             self._opened += 1
             call.key = self._block.begin("tool_calls")
@@ -228,9 +218,6 @@ class CallAccumulator:
         self.id: str | None = None
         self.name: str | None = None
 
-    def is_known(self) -> bool:
-        return self.key is None and bool(self.id and self.name)
-
     def is_custom(self) -> bool:
         return "custom" in self.wire
 
@@ -261,11 +248,6 @@ class CallAccumulator:
             if kind in self.wire and self.pieces:
                 return {**self.wire, kind: {**self.wire[kind], field: "".join(self.pieces)}}
         return self.wire
-
-
-def index_of(given: Any) -> int | None:
-    """The index of a call; some hosts send a string."""
-    return natural(given) if isinstance(given, str) else whole(given)
 
 
 def begins_another(call: CallAccumulator, text: str | None, name: Any, arguments: Any) -> bool:
@@ -372,8 +354,6 @@ class DetailReader:
 
     def mark_repeats(self, content: tuple[Block, ...], marks: dict[str, Any], compat: Compat) -> None:
         """Adds the hint about plain fields that repeat the entries, if they are not the default ones."""
-        if not any(isinstance(content[key], ThinkingBlock) for key in self.numbers):
-            return
         text = joined_text(content[key] for key in self.numbers)
         plain = any(
             isinstance(block, ThinkingBlock)

@@ -12,7 +12,7 @@ from ...values.losses import Support, SupportTable, bookkeeping, dropped, kept, 
 from ...values.messages import Cost, StopReason, Usage
 from ...values.request import ModelDescriptor
 from ..provider_errors import azure_code, provider_error
-from ..residual import MESSAGE, RESPONSE, count, json_or_text, keeping, number, optional, restored, whole
+from ..residual import MESSAGE, RESPONSE, count, fields_of, json_or_text, keeping, number, optional, restored, whole
 
 API = "openai-completions"
 
@@ -224,10 +224,7 @@ def compat_of(quirks: Mapping[str, Any] | None, model: ModelDescriptor | None = 
 
 def find_usage(envelope: Mapping[str, Any], choice: Mapping[str, Any]) -> Any:
     """The usage object: Groq also has it in `x_groq`, in some streams only there; Moonshot in the choice."""
-    if envelope.get("usage"):
-        return envelope["usage"]
-    groq = envelope.get("x_groq")
-    return (groq.get("usage") if isinstance(groq, dict) else None) or choice.get("usage")
+    return envelope.get("usage") or fields_of(envelope.get("x_groq")).get("usage") or choice.get("usage")
 
 
 # platform.openai.com/docs/api-reference/chat/object, `usage`: prompt_tokens includes cached tokens, completion_tokens
@@ -239,20 +236,21 @@ def decode_usage(wire: Any, compat: Compat) -> Usage | None:
         prompt, output, total = (wire[name] for name in _COUNTS)
         if total == prompt + output:  # as local servers count: nothing is left for a residual
             return Usage(input=prompt, output=output, cache_read=0, cache_write=0, total_tokens=total)
-    prompt, output, total = (
-        count(wire, "prompt_tokens"),
-        count(wire, "completion_tokens"),
-        whole(wire.get("total_tokens")),
-    )
+    prompt, output = count(wire, "prompt_tokens"), count(wire, "completion_tokens")
+    total = whole(wire.get("total_tokens"))
     read, written = _cached(wire)
     if max(read, written) > prompt or (read + written and total == prompt + output + read + written):
         prompt += read + written  # this host does not include the cache in the prompt
     elif read + written > prompt:
         written = 0  # this host includes cache writes in cache reads
-    details = wire.get("completion_tokens_details")
-    reasoning = whole(details.get("reasoning_tokens")) if isinstance(details, dict) else None
-    if reasoning and _is_apart(compat, prompt, output, reasoning, total):
-        output += reasoning
+    reasoning = whole(fields_of(wire.get("completion_tokens_details")).get("reasoning_tokens"))
+    if reasoning:
+        # Google Cloud, "Reasoning for Grok models": `reasoning_tokens` is apart from `completion_tokens`; the total has
+        # both.
+        is_apart = total == prompt + output + reasoning
+        if compat.usage_includes_reasoning is not None:
+            is_apart = not compat.usage_includes_reasoning
+        output += reasoning if is_apart else 0
     usage = Usage.of(
         prompt - read - written,
         output,
@@ -270,8 +268,7 @@ _COUNTS = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens")).
 
 def _cached(wire: Mapping[str, Any]) -> tuple[int, int]:
     """Cache reads and writes, under the names of each host."""
-    given = wire.get("prompt_tokens_details")
-    details = given if isinstance(given, dict) else {}
+    details = fields_of(wire.get("prompt_tokens_details"))
     read = count(details, "cached_tokens")
     # DeepSeek: `prompt_cache_hit_tokens` (its misses are the rest); Moonshot: `cached_tokens` beside the counts;
     # LiteLLM and routers keep Anthropic's `cache_read_input_tokens`.
@@ -280,22 +277,11 @@ def _cached(wire: Mapping[str, Any]) -> tuple[int, int]:
     return read, count(details, "cache_write_tokens") or count(wire, "cache_creation_input_tokens")
 
 
-def _is_apart(compat: Compat, prompt: int, output: int, reasoning: int, total: int | None) -> bool:
-    """Whether reasoning is not included in the output (xAI): by `compat`, else by the total."""
-    if compat.usage_includes_reasoning is not None:
-        return not compat.usage_includes_reasoning
-    # Google Cloud, "Reasoning for Grok models": `reasoning_tokens` is apart from `completion_tokens`; the total has
-    # both.
-    return total == prompt + output + reasoning
-
-
 def _decode_cost(wire: Any) -> Cost | None:
     """The cost in dollars: a number, or an object with its parts."""
-    if isinstance(wire, dict):
-        total, spent, made = (number(wire.get(f"{name}_cost")) for name in ("total", "input_tokens", "output_tokens"))
-        return None if total is None else Cost(total=total, input=spent, output=made)
-    total = number(wire)
-    return None if total is None else Cost(total=total)
+    parts = wire if isinstance(wire, dict) else {"total_cost": wire}
+    total, spent, made = (number(parts.get(f"{name}_cost")) for name in ("total", "input_tokens", "output_tokens"))
+    return None if total is None else Cost(total=total, input=spent, output=made)
 
 
 def encode_usage(usage: Usage, compat: Compat) -> dict[str, Any]:
@@ -314,15 +300,11 @@ def encode_usage(usage: Usage, compat: Compat) -> dict[str, Any]:
     if usage.reasoning is not None:
         wire["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
     if usage.cost is not None:
-        wire["cost"] = _encode_cost(usage.cost)
+        cost = usage.cost
+        parts = {"input_tokens_cost": cost.input, "output_tokens_cost": cost.output, "total_cost": cost.total}
+        has_parts = cost.input is not None or cost.output is not None
+        wire["cost"] = {k: v for k, v in parts.items() if v is not None} if has_parts else cost.total
     return restored(wire, usage.extra, API) if usage.extra else wire
-
-
-def _encode_cost(cost: Cost) -> Any:
-    if cost.input is None and cost.output is None:
-        return cost.total
-    parts = {"input_tokens_cost": cost.input, "output_tokens_cost": cost.output, "total_cost": cost.total}
-    return {key: value for key, value in parts.items() if value is not None}
 
 
 # --- errors: platform.openai.com/docs/guides/error-codes -------------------------------------------------------------
@@ -340,24 +322,19 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
         )
     message = error.get("message") or error.get("detail")
     text = message if isinstance(message, str) else jsontext.compact(message or wire) if wire else ""
+    # OpenRouter has the error body of the provider in `metadata.raw`.
+    raw = fields_of(error.get("metadata")).get("raw")
+    if raw:
+        text = f"{text}: {raw if isinstance(raw, str) else jsontext.compact(raw)}"
     code = error.get("code")
     # openrouter.ai/docs/api/reference/errors-and-debugging: an error during the answer has HTTP status 200, and its own
     # status in `code`.
     if isinstance(code, int) and not isinstance(code, bool) and status in (0, 200):
         status = code if 400 <= code < 600 else status
     return provider_error(
-        _with_details(text, error),
+        text,
         status=status,
         code=optional(code) or azure_code(error) or optional(error.get("type")) or (str(code) if code else None),
         headers=headers,
         body=wire,
     )
-
-
-def _with_details(text: str, error: Mapping[str, Any]) -> str:
-    """OpenRouter has the error body of the provider in `metadata.raw`."""
-    metadata = error.get("metadata")
-    raw = metadata.get("raw") if isinstance(metadata, dict) else None
-    if not raw:
-        return text
-    return f"{text}: {raw if isinstance(raw, str) else jsontext.compact(raw)}"

@@ -14,8 +14,10 @@ from ..residual import (
     RESPONSE,
     an_object,
     each,
+    fields_of,
     generated_id,
     known_reason,
+    list_of,
     model_names,
     named,
     optional,
@@ -57,7 +59,7 @@ def read_answer(
 ) -> AssistantMessage:
     """The message with this content, which is already decoded; `choice` is None if the answer has none."""
     stop = optional((choice or {}).get("finish_reason"))
-    if choice is None and is_prompt_filtered(envelope):
+    if choice is None and filters_of(envelope):
         stop = FILTERED
     reason = reason_of(stop, content)
     message = replace(
@@ -92,51 +94,40 @@ def reason_of(stop: str | None, content: tuple[Block, ...]) -> StopReason:
 
 
 def _error_message(stop: str | None, choice: Mapping[str, Any], content: tuple[Block, ...]) -> str:
-    error = choice.get("error")
-    if isinstance(error, dict) and isinstance(error.get("message"), str):
-        return str(error["message"])
+    message = fields_of(choice.get("error")).get("message")
+    if isinstance(message, str):
+        return message
     refusal = "".join(block.text for block in content if isinstance(block, TextBlock) and block.refusal)
     if refusal:
         return f"the model refused: {refusal}"
-    filters = ", ".join(_filters(choice)) if stop == FILTERED else ""
+    filters = ", ".join(filters_of(choice)) if stop == FILTERED else ""
     return f"the provider stopped: {stop or 'no reason given'}{filters and f' ({filters})'}"
 
 
-def is_prompt_filtered(envelope: Mapping[str, Any]) -> bool:
-    """Whether Azure's filter blocked the prompt, so that there is no choice."""
-    return bool(_filters(envelope))
-
-
-def _filters(wire: Mapping[str, Any]) -> list[str]:
+def filters_of(wire: Mapping[str, Any]) -> list[str]:
     """The names of Azure's filters that removed content, of a choice or of the prompts: `hate`, `jailbreak`, …
 
     https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter
     """
-    found = [wire]
-    prompts = wire.get("prompt_filter_results")
-    found += [prompt for prompt in prompts if isinstance(prompt, dict)] if isinstance(prompts, list) else []
     names: dict[str, None] = {}
-    for holder in found:
+    for holder in (wire, *map(fields_of, list_of(wire.get("prompt_filter_results")))):
         # Azure uses both spellings.
         results = holder.get("content_filter_results") or holder.get("content_filter_result")
-        for name, result in results.items() if isinstance(results, dict) else ():
-            if isinstance(result, dict) and result.get("filtered") is True:
+        for name, result in fields_of(results).items():
+            if fields_of(result).get("filtered") is True:
                 names[name] = None
     return list(names)
 
 
 def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str, Any]:
+    timestamp = base.timestamp
+    if timestamp is None and (created := whole(wire.get("created"))):  # 0 from hosts that do not know the time
+        timestamp = created * 1000
     return {
         "response_id": optional(wire.get("id")) or None,
         **model_names(base, optional(wire.get("model")) or None),
-        "timestamp": base.timestamp if base.timestamp is not None else _decode_time(wire.get("created")),
+        "timestamp": timestamp,
     }
-
-
-# `created` is 0 from hosts that do not know the time.
-def _decode_time(seconds: Any) -> int | None:
-    given = whole(seconds)
-    return given * 1000 if given else None
 
 
 def response_residual(message: AssistantMessage) -> dict[str, Any]:
@@ -150,16 +141,11 @@ def whole_answer(message: AssistantMessage, compat: Compat, report: Reporter) ->
         return body
     choice = put_back(_encode_choice_shell(message), extra_fields.get(CHOICE) or {})
     if message.content or not extra_fields.get(NO_MESSAGE):
-        choice["message"] = _encoded_answer(message, compat, report)
+        rest = extra_fields.get(MESSAGE) or {}
+        content = blocks_of(message.content)
+        choice["message"] = put_back(encode_assistant(content, rest, compat, report, answer=True), rest)
     body["choices"] = [choice, *(extra_fields.get(CHOICES) or ())]
     return body
-
-
-def _encoded_answer(message: AssistantMessage, compat: Compat, report: Reporter) -> dict[str, Any]:
-    extra_fields = response_residual(message).get(MESSAGE) or {}
-    return put_back(
-        encode_assistant(blocks_of(message.content), extra_fields, compat, report, answer=True), extra_fields
-    )
 
 
 def encode_envelope(message: AssistantMessage, compat: Compat, *, usage: Any = None) -> dict[str, Any]:
@@ -207,7 +193,8 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
         return read_answer(empty, None, (), {}, base, compat)
     choice, *others = each(choices, "choices", API, lambda item: an_object(item, API))
     beside: dict[str, Any] = {CHOICES: others} if others else {}
-    if choice.get("message") is None and _is_failed(choice):  # Azure, for a choice that was filtered completely
+    is_failed = bool(choice.get("error")) or STOP_REASONS.get(optional(choice.get("finish_reason")) or "") == "error"
+    if choice.get("message") is None and is_failed:  # Azure, for a choice that was filtered completely
         return read_answer(envelope, choice, (), {**beside, NO_MESSAGE: True}, base, compat)
     wire_message = an_object(choice.get("message"), API, "$.choices[0].message")
     content, extra_fields = decode_assistant(wire_message, compat, ResultPairing(given.mint).mint, answer=True)
@@ -217,21 +204,12 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
     return read_answer(envelope, rest, content, beside, base, compat)
 
 
-def _is_failed(choice: Mapping[str, Any]) -> bool:
-    return bool(choice.get("error")) or STOP_REASONS.get(optional(choice.get("finish_reason")) or "") == "error"
-
-
 @response_encoder(API, RESPONSE_SUPPORT)
 def encode_response(
     message: AssistantMessage, report: Reporter, request: Request | None, quirks: Quirks
 ) -> dict[str, Any]:
     """The body of a whole answer."""
     body = whole_answer(named(message, request), compat_of(quirks), report)
-    _report_answer(message, report)
-    return body
-
-
-def _report_answer(message: AssistantMessage, report: Reporter) -> None:
     stop = wire_stop_reason(message)
     if message.stop_reason is None or reason_of(stop, blocks_of(message.content)) != message.stop_reason:
         report.at("$.stopReason", "stop_reason", "the wire has no value for it", "weakened")
@@ -241,3 +219,4 @@ def _report_answer(message: AssistantMessage, report: Reporter) -> None:
         report.at("$.timestamp", "timestamp", "written in whole seconds", "record")
     if message.response_model is not None and message.model is not None:
         report.at("$.model", "model", "the model that answered is written, not the one that was asked", "record")
+    return body

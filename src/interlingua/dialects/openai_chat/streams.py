@@ -21,7 +21,7 @@ from ...values.messages import (
 from ...values.request import Request
 from ..framing import Frame, json_line, write_sse
 from ..openai_shared import encode_error
-from ..residual import MESSAGE, put_back, residual, restored
+from ..residual import MESSAGE, fields_of, optional, put_back, residual, restored
 from ..streaming import Decoder, Encoder
 from .accumulators import ACCUMULATING, CallReader, DetailReader, OpenBlock, joined, merge_delta
 from .content import (
@@ -76,7 +76,7 @@ from .responses import (
     decode_envelope,
     encode_envelope,
     encode_response,
-    is_prompt_filtered,
+    filters_of,
     read_answer,
     response_residual,
     whole_answer,
@@ -156,7 +156,7 @@ class StreamDecoder(Decoder):
         # `data: [DONE]` ends a stream (…/chat/streaming). Hosts leave it out: a finish reason is as good an end.
         if self._ended or self._choice.get("finish_reason"):
             return True
-        return not (self._choice or self._message or self._others) and is_prompt_filtered(self._shell)
+        return not (self._choice or self._message or self._others) and bool(filters_of(self._shell))
 
     # the envelope
 
@@ -311,16 +311,14 @@ class StreamDecoder(Decoder):
     def _end_part(self) -> None:
         """An empty content list: more text is another part."""
         self._listed = True
-        self._block.leave()
+        self._block.settle()
+        self._block.track = ""
 
     def _read_text(self, track: str, text: str, names: list[str] | None = None) -> None:
         if self._block.track != track:
-            if track == "content":
-                self._open(track, TextBlock(text=""))
-            elif track == "refusal":
-                self._open(track, TextBlock(text="", refusal=True))
-            else:
-                self._open(track, plain_thought("", names or [track], self._compat))
+            is_thought = track in THOUGHTS
+            empty = plain_thought("", names or [track], self._compat) if is_thought else TextBlock(text="")
+            self._open(track, replace(empty, refusal=True) if track == "refusal" else empty)
         if names is not None:
             aliases, key = self._details.aliases, self._block.key
             known = aliases.get(key, ())
@@ -329,38 +327,26 @@ class StreamDecoder(Decoder):
 
     def _read_part(self, part: Any) -> None:
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind == "text" and isinstance(part.get("text"), str):
-            if self._block.track != "content":
-                self._open("content", TextBlock(text=""))
-            self._record.delta(self._block.key, part["text"])
-            self._note_part(part, "text")
-        elif kind == "thinking" and isinstance(part.get("thinking"), (str, list)):
-            text = part["thinking"] if isinstance(part["thinking"], str) else chunks_in(part["thinking"])
-            if text is None:
-                self._whole_part(part)
-                return
-            if self._block.track != "thinking part":
-                self._open("thinking part", ThinkingBlock(thinking="", extra={API: {PART: True}}))
-                self._wires[self._block.key] = {"type": "thinking", PLAIN: isinstance(part["thinking"], str)}
-            self._record.delta(self._block.key, text)
-            self._note_part(part, "thinking")
+        given = part.get(kind) if kind in ("text", "thinking") else None  # the field is called like the type
+        text = chunks_in(given) if kind == "thinking" and isinstance(given, list) else optional(given)
+        if text is None:
+            block = decode_assistant_part(part)
+            self._open("part", block)
+            self._record.close(self._block.key, block)
         else:
-            self._whole_part(part)
-
-    def _note_part(self, part: dict[str, Any], track: str) -> None:
-        if len(part) > 2:
-            known = self._wires.setdefault(self._block.key, {})
-            known.update((key, value) for key, value in part.items() if key not in ("type", track))
-
-    def _whole_part(self, part: Any) -> None:
-        block = decode_assistant_part(part)
-        self._open("part", block)
-        self._record.close(self._block.key, block)
+            if kind == "text" and self._block.track != "content":
+                self._open("content", TextBlock(text=""))
+            elif kind == "thinking" and self._block.track != "thinking part":
+                self._open("thinking part", ThinkingBlock(thinking="", extra={API: {PART: True}}))
+                self._wires[self._block.key] = {"type": kind, PLAIN: isinstance(given, str)}
+            self._record.delta(self._block.key, text)
+            if len(part) > 2:
+                known = self._wires.setdefault(self._block.key, {})
+                known.update((key, value) for key, value in part.items() if key not in ("type", kind))
 
     def _feed_accumulator(self, track: str, value: dict[str, Any]) -> None:
         """Audio, or a legacy function call: opened when its id or name is known."""
-        known = self._message.get(track)
-        wire = known if isinstance(known, dict) else {}
+        wire = fields_of(self._message.get(track))
         merge_delta(wire, value, ACCUMULATING)
         self._message[track] = wire
         if track not in self._tracked and (is_audio(wire) if track == "audio" else is_legacy_call(wire)):
@@ -407,12 +393,11 @@ class StreamDecoder(Decoder):
                     return decode_assistant_audio(given, answer=True)
                 return OpaqueBlock(dialect=API, value={track: given})
         text, block, wire = record.text(key), record.block(key), self._wires.get(key)
-        if isinstance(block, ThinkingBlock) and wire is not None:
-            plain = wire.get(PLAIN)
-            rest = {name: value for name, value in wire.items() if name != PLAIN}
-            return decode_part({**rest, "thinking": text if plain else [text_chunk(text)] if text else []})
         if isinstance(block, ThinkingBlock):
-            return plain_thought(text, self._details.aliases.get(key) or [track], self._compat)
+            if wire is None:
+                return plain_thought(text, self._details.aliases.get(key) or [track], self._compat)
+            rest = {name: value for name, value in wire.items() if name != PLAIN}
+            return decode_part({**rest, "thinking": text if wire.get(PLAIN) else [text_chunk(text)] if text else []})
         if isinstance(block, TextBlock) and block.refusal:
             return TextBlock(text=text, refusal=True)
         finished = decode_part({"type": "text", "text": text, **wire}) if wire else TextBlock(text=text)
@@ -506,6 +491,10 @@ class StreamEncoder(Encoder):
     def _write(self, delta: dict[str, Any]) -> bytes:
         return b"".join((self._head, json_line(delta), _TAIL))
 
+    def _send(self, track: str, delta: dict[str, Any]) -> bytes:
+        self._track = track
+        return self._write(delta)
+
     def _start(self, message: AssistantMessage) -> bytes:
         """The first chunk, with the role."""
         residual = response_residual(message)
@@ -526,7 +515,8 @@ class StreamEncoder(Encoder):
     def _open_text(self, index: int, block: TextBlock) -> bytes:
         special = block.cache is not None or bool(block.extra.get(API))
         if block.refusal:
-            self._writers[index] = self._write_nothing if special else self._write_refusal
+            if not special:
+                self._writers[index] = lambda text: self._send("refusal", {"refusal": text})
             return b""
         if not (special or self._residual.get(PARTS)):
             self._writers[index] = self._write_text
@@ -552,15 +542,7 @@ class StreamEncoder(Encoder):
         if "part" not in self._once:
             self._once.add("part")
             self._texts += 1
-        self._track = "content"
-        return self._write({"content": [{**rest, "text": text}]})
-
-    def _write_refusal(self, text: str) -> bytes:
-        self._track = "refusal"
-        return self._write({"refusal": text})
-
-    def _write_nothing(self, text: str) -> bytes:
-        return b""
+        return self._send("content", {"content": [{**rest, "text": text}]})
 
     def _end_text(self, index: int, block: TextBlock) -> bytes:
         special = block.cache is not None or bool(block.extra.get(API))
@@ -590,30 +572,27 @@ class StreamEncoder(Encoder):
     # thinking
 
     def _open_thinking(self, index: int, block: ThinkingBlock) -> bytes:
-        residual = block.extra.get(API) or {}
-        if residual.get(PART):
+        marks = block.extra.get(API) or {}
+        if marks.get(PART):
             border = self._write({"content": []}) if self._track == "thinking part" else b""
-            self._writers[index] = self._write_thinking_string if residual.get(PLAIN) else self._write_thinking_chunk
+            self._writers[index] = self._part_writer(bool(marks.get(PLAIN)))
             self._track = ""
             return border
-        if block.redacted:
-            self._writers[index] = self._write_nothing
-        elif is_detail(block):
+        if is_detail(block) and not block.redacted:
             entry = encode_detail(block, self._encoded_details)
             self._encoded_details += 1
             self._details[index] = {"type": entry["type"], "index": entry.get("index", self._encoded_details - 1)}
             self._writers[index] = self._detail_writer(index, TEXTS.get(entry["type"], "text"))
-        else:
-            self._writers[index] = self._thought_writer(residual.get(FIELDS) or [self._compat.reasoning_field])
+        elif not block.redacted:
+            self._writers[index] = self._thought_writer(marks.get(FIELDS) or [self._compat.reasoning_field])
         return b""
 
-    def _write_thinking_chunk(self, text: str) -> bytes:
-        self._track = "thinking part"
-        return self._write({"content": [{"type": "thinking", "thinking": [text_chunk(text)]}]})
+    def _part_writer(self, plain: bool) -> Callable[[str], bytes]:
+        def write(text: str) -> bytes:
+            thinking = text if plain else [text_chunk(text)]
+            return self._send("thinking part", {"content": [{"type": "thinking", "thinking": thinking}]})
 
-    def _write_thinking_string(self, text: str) -> bytes:
-        self._track = "thinking part"
-        return self._write({"content": [{"type": "thinking", "thinking": text}]})
+        return write
 
     def _thought_writer(self, names: list[str]) -> Callable[[str], bytes]:
         apart = "\n\n" if self._track == names[0] else ""
@@ -626,23 +605,24 @@ class StreamEncoder(Encoder):
 
         return write
 
-    def _detail_writer(self, index: int, message: str) -> Callable[[str], bytes]:
+    def _detail_writer(self, index: int, field: str) -> Callable[[str], bytes]:
         repeats = self._residual.get(REPEATS, [self._compat.reasoning_field])
 
         def write(text: str) -> bytes:
             self._track = DETAILS
-            self._details[index][message] = ""
-            entry = {**self._details[index], message: text}
+            self._details[index][field] = ""
+            entry = {**self._details[index], field: text}
             return self._write({**dict.fromkeys(repeats, text), DETAILS: [entry]})
 
         return write
 
     def _end_thinking(self, index: int, block: ThinkingBlock) -> bytes:
-        residual = block.extra.get(API) or {}
-        if residual.get(PART):
+        marks = block.extra.get(API) or {}
+        if marks.get(PART):
             part = encode_part_unreported(block)[0]
-            empty: Any = "" if residual.get(PLAIN) else []
-            return b"" if len(part) == 2 and block.thinking else self._write_thinking_rest({**part, "thinking": empty})
+            if len(part) == 2 and block.thinking:
+                return b""
+            return self._send("thinking part", {"content": [{**part, "thinking": "" if marks.get(PLAIN) else []}]})
         if not is_detail(block):
             return b""
         known = self._details.pop(index, None)
@@ -651,17 +631,11 @@ class StreamEncoder(Encoder):
             entry = {"index": self._encoded_details, **encode_detail(block, self._encoded_details)}
             self._encoded_details += 1
         else:
-            given = encode_detail(block, 0)
-            rest = {key: value for key, value in given.items() if key not in known}
+            rest = {key: value for key, value in encode_detail(block, 0).items() if key not in known}
             if not rest and len(known) > 2:
                 return b""
             entry = {"type": known["type"], "index": known["index"], **rest}
-        self._track = DETAILS
-        return self._write({DETAILS: [entry]})
-
-    def _write_thinking_rest(self, part: dict[str, Any]) -> bytes:
-        self._track = "thinking part"
-        return self._write({"content": [part]})
+        return self._send(DETAILS, {DETAILS: [entry]})
 
     # calls and whole blocks
 
@@ -673,9 +647,9 @@ class StreamEncoder(Encoder):
         if isinstance(function, dict) and isinstance(function.get("arguments"), str):
             encoded = {**encoded, "function": {**function, "arguments": ""}}
         self._calls[index] = {"index": number, **encoded}
-        self._writers[index] = self._write_nothing if custom else self._call_writer(index, number)
-        self._track = "tool_calls"
-        return self._write({"tool_calls": [self._calls[index]]})
+        if not custom:
+            self._writers[index] = self._call_writer(index, number)
+        return self._send("tool_calls", {"tool_calls": [self._calls[index]]})
 
     def _call_writer(self, index: int, number: int) -> Callable[[str], bytes]:
         opening = b'{"tool_calls":[{"index":%d,"function":{"arguments":' % number
@@ -724,8 +698,7 @@ class StreamEncoder(Encoder):
             self._encoded_calls += 1
         if DETAILS in delta:
             self._encoded_details += 1
-        self._track = "part" if "content" in delta else next(iter(delta))
-        return self._write(delta)
+        return self._send("part" if "content" in delta else next(iter(delta)), delta)
 
     # the end
 
@@ -738,26 +711,28 @@ class StreamEncoder(Encoder):
             {"index": 0, "message": {}, "finish_reason": wire_stop_reason(message)}
         ]
         usage = given.pop("usage") if isinstance(given.get("usage"), dict) else None
-        chunks = [self._last_chunk({**given, **self._envelope}, choices[0])]
-        for choice in choices[1:]:
+        chunks = []
+        for number, choice in enumerate(choices):
             rest = {key: value for key, value in choice.items() if key != "message"}
             delta = dict(choice.get("message") or {})
-            if isinstance(delta.get("tool_calls"), list):  # clients expect `index`
+            if not number:
+                delta = self._last_delta(delta or {"content": None})
+            elif isinstance(delta.get("tool_calls"), list):  # clients expect `index`
                 delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(delta["tool_calls"])]
-            chunks.append({**self._envelope, "choices": [{**rest, "delta": delta}]})
+            envelope = self._envelope if number else {**given, **self._envelope}
+            chunks.append({**envelope, "choices": [{**rest, "delta": delta}]})
         # …/chat/streaming, `usage`: the last chunk before `[DONE]` has it, with an empty `choices`.
         if usage is not None and self._has_usage:
             chunks.append({**self._envelope, "choices": [], "usage": usage})
         return before + b"".join(write_sse(json_line(chunk)) for chunk in chunks) + write_sse(b"[DONE]")
 
-    def _last_chunk(self, envelope: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
-        rest = {key: value for key, value in choice.items() if key != "message"}
-        delta = {
+    def _last_delta(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The fields of the message that no delta had before."""
+        return {
             key: value
-            for key, value in (choice.get("message") or {"content": None}).items()
+            for key, value in message.items()
             if key != "role" and not (value and (key in TRACKS or (key == "annotations" and self._sources)))
         }
-        return {**envelope, "choices": [{**rest, "delta": delta}]}
 
     def _is_stop(self, message: AssistantMessage) -> bool:
         return message.stop_reason == "error" and (

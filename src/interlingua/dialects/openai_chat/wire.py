@@ -24,11 +24,9 @@ def _without_usage(frames: bytes) -> bytes:
     # …/api-reference/chat/create, `stream_options`: with `include_usage`, all chunks have `usage`, null but for the
     # last.
     frames = _USAGE_NULL.sub(b"", frames)
-    return _FRAME.sub(_unless_usage_only, frames) if b'"usage"' in frames else frames
-
-
-def _unless_usage_only(frame: re.Match[bytes]) -> bytes:
-    return b"" if b'"usage"' in frame[0] and _NO_CHOICES.search(frame[0]) else frame[0]
+    if b'"usage"' not in frames:
+        return frames
+    return _FRAME.sub(lambda one: b"" if b'"usage"' in one[0] and _NO_CHOICES.search(one[0]) else one[0], frames)
 
 
 # In the text of a response, quotes have backslashes.
