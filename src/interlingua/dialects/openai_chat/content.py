@@ -69,10 +69,8 @@ def decode_part(wire: Any) -> Block:
 
 
 def _decode_text(wire: dict[str, Any]) -> TextBlock:
-    return TextBlock(text=string(wire["text"]), cache=decode_cache(wire))
-
-
-def _decode_refusal(wire: dict[str, Any]) -> TextBlock:
+    if wire["type"] == "text":
+        return TextBlock(text=string(wire["text"]), cache=decode_cache(wire))
     return TextBlock(text=string(wire["refusal"]), refusal=True, cache=decode_cache(wire), extra={API: {PART: True}})
 
 
@@ -96,22 +94,20 @@ def chunk_text(chunk: dict[str, Any]) -> str:
 
 
 def _decode_by_url(wire: dict[str, Any]) -> Any:
-    """`image_url` and `audio_url`: an object with a URL; some hosts have the URL itself."""
+    """`image_url` and `audio_url` have an object with a URL; some hosts have the URL itself, as `document_url` has."""
     kind = wire["type"]
-    given = wire[kind]
-    bare = isinstance(given, str)
-    usual = ImageBlock if kind == "image_url" else AudioBlock
-    block = _decode_source(wire, string(given if bare else given["url"]), usual)
-    if isinstance(block, ImageBlock) and not bare:
-        block = replace(block, detail=optional(given.get("detail")))
-    return _as(kind, block, {PLAIN: True} if bare else {})
+    given, usual = wire[kind], _USUAL_BLOCKS[kind]
+    if usual is DocumentBlock:
+        block = _decode_source(wire, string(given), usual)
+        titled = isinstance(block, DocumentBlock)
+        return _as(kind, replace(block, title=optional(wire.get("document_name"))) if titled else block)
+    if isinstance(given, str):
+        return _as(kind, _decode_source(wire, given, usual), {PLAIN: True})
+    block = _decode_source(wire, string(given["url"]), usual)
+    return _as(kind, replace(block, detail=optional(given.get("detail"))) if isinstance(block, ImageBlock) else block)
 
 
-def _decode_document_url(wire: dict[str, Any]) -> Any:
-    block = _decode_source(wire, string(wire["document_url"]), DocumentBlock)
-    if isinstance(block, DocumentBlock):
-        block = replace(block, title=optional(wire.get("document_name")))
-    return _as("document_url", block)
+_USUAL_BLOCKS = {"image_url": ImageBlock, "audio_url": AudioBlock, "document_url": DocumentBlock}
 
 
 def _decode_file(wire: dict[str, Any]) -> Any:
@@ -141,13 +137,13 @@ def _decode_input_audio(wire: dict[str, Any]) -> AudioBlock:
 
 _PART_DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "text": _decode_text,
-    "refusal": _decode_refusal,
+    "refusal": _decode_text,
     "thinking": _decode_thought,
     # docs.mistral.ai/capabilities/document_ai and …/audio: `document_url`; audio as a URL or base64 under
     # `input_audio`.
     "image_url": _decode_by_url,
     "audio_url": _decode_by_url,
-    "document_url": _decode_document_url,
+    "document_url": _decode_by_url,
     "file": _decode_file,
     "input_audio": _decode_input_audio,
 }
@@ -189,7 +185,9 @@ def decode_cache(wire: Mapping[str, Any]) -> CacheMarker | None:
         if isinstance(marker, dict):
             extra = {API: {AS: key}} if key == BREAKPOINT else {}
             cache = CacheMarker(ttl=optional(marker.get("ttl")), extra=extra)
-            return with_rest(cache, marker, _encode_marker(cache))
+            encoded: dict[str, Any] = {}
+            put_cache(encoded, cache)
+            return with_rest(cache, marker, encoded[key])
     return None
 
 
@@ -308,19 +306,12 @@ def _encode_audio(block: ImageBlock | AudioBlock | DocumentBlock, marks: Mapping
 
 def put_cache(wire: dict[str, Any], cache: CacheMarker) -> None:
     """Writes a cache breakpoint into its original field."""
-    wire[BREAKPOINT if _is_openai_s(cache) else CACHE] = _encode_marker(cache)
-
-
-def _is_openai_s(cache: CacheMarker) -> bool:
-    return bool(cache.extra) and (cache.extra.get(API) or {}).get(AS) == BREAKPOINT
-
-
-def _encode_marker(cache: CacheMarker) -> dict[str, Any]:
+    is_own = bool(cache.extra) and (cache.extra.get(API) or {}).get(AS) == BREAKPOINT
     # Anthropic's marker is `{"type": "ephemeral"}`, OpenAI's `{"mode": "explicit"}`.
-    wire = {"mode": "explicit"} if _is_openai_s(cache) else {"type": "ephemeral"}
+    marker = {"mode": "explicit"} if is_own else {"type": "ephemeral"}
     if cache.ttl is not None:
-        wire["ttl"] = cache.ttl
-    return restored(wire, cache.extra, API) if cache.extra else wire
+        marker["ttl"] = cache.ttl
+    wire[BREAKPOINT if is_own else CACHE] = restored(marker, cache.extra, API) if cache.extra else marker
 
 
 _OTHER_FIELDS = frozenset({"cache", "context", "citations", "extra"})  # written, or lost as FIELD_SUPPORT states
@@ -497,10 +488,11 @@ def encode_call(call: ToolCall, *, answer: bool = False) -> dict[str, Any]:
         call = replace(call, arguments_text=None)
     marks = (call.extra.get(API) or {}) if call.extra else {}
     wire: dict[str, Any]
-    if marks and is_custom(call):
-        wire = {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments["input"]}}
+    given = call.arguments
+    if marks.get(CUSTOM) and given.keys() == {"input"} and isinstance(given["input"], str):  # still one text
+        wire = {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": given["input"]}}
     else:
-        arguments = call.arguments if marks.get(OBJECT) else arguments_text(call)
+        arguments = given if marks.get(OBJECT) else arguments_text(call)
         if not answer and (key := marks.get(FLAT)):
             wire = {"id": call.id, "name": call.name, key: arguments}
         else:
@@ -515,13 +507,6 @@ def encode_call(call: ToolCall, *, answer: bool = False) -> dict[str, Any]:
     return wire
 
 
-def is_custom(call: ToolCall) -> bool:
-    """Whether the call is of a custom tool and its arguments are still one text."""
-    given = call.arguments
-    is_text = given.keys() == {"input"} and isinstance(given["input"], str)
-    return is_text and bool((call.extra.get(API) or {}).get(CUSTOM))
-
-
 def is_blank(call: ToolCall) -> bool:
     return call.arguments_text is not None and not call.arguments_text.strip()
 
@@ -533,7 +518,7 @@ class ResultPairing:
     """
 
     def __init__(self, mint: Callable[[int], str] | None = None) -> None:
-        self._mint = mint or _call_number
+        self._mint = mint or "call_{}".format
         self._generated = 0
         self._names: dict[str, str] = {}
         self._open: list[tuple[str | None, str, str]] = []  # (wire id, id, name) of calls without a result
@@ -560,7 +545,3 @@ class ResultPairing:
                 del self._open[at]
                 return call_id, name
         return wire_id, None if wire_id is None else self._names.get(wire_id)
-
-
-def _call_number(n: int) -> str:
-    return f"call_{n}"

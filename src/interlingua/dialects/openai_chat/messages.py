@@ -663,8 +663,12 @@ def _encode_messages(messages: tuple[Message, ...], compat: Compat, report: Repo
             case ToolResultMessage():
                 emitted.append(_encode_result(message, pairing, unnamed, compat, report))
             case SystemMessage():
-                wire = {"role": _system_role(message.developer, compat, report), "content": None}
-                wire["content"] = encode_content(message.content, report)
+                developer = message.developer and compat.supports_developer_role is not False
+                if message.developer and not developer:
+                    why = "this host knows only the role `system`"
+                    report.lost("developer", why, "weakened", field="developer")
+                content = encode_content(message.content, report)
+                wire = {"role": "developer" if developer else "system", "content": content}
                 emitted.append(restored(wire, message.extra, API) if message.extra else wire)
             case CustomMessage():
                 emitted.append({"role": message.role, **message.fields})
@@ -690,13 +694,6 @@ def is_plain(block: TextBlock) -> bool:
     return not (
         block.extra or block.refusal or block.citations or block.cache is not None or block.text_signature is not None
     )
-
-
-def _system_role(developer: bool, compat: Compat, report: Reporter) -> str:
-    if developer and compat.supports_developer_role is False:
-        report.lost("developer", "this host knows only the role `system`", "weakened", field="developer")
-        return "system"
-    return "developer" if developer else "system"
 
 
 def _begin_turn(message: AssistantMessage, pairing: ResultPairing, report: Reporter) -> dict[str, Any]:

@@ -396,12 +396,13 @@ def _decode_system(wire: Any) -> tuple[System, str | None, Extra]:
 
 
 def _decode_tool(wire: Any) -> ToolSpec:
-    function = an_object(wire, API).get("function")
-    if wire.get("type", "function") != "function" or not isinstance(function, dict):
-        return _own_tool(wire)
-    name = function.get("name")
-    if not isinstance(name, str):
-        return _own_tool(wire)
+    function: Any = an_object(wire, API).get("function")
+    name = function.get("name") if isinstance(function, dict) else None
+    if wire.get("type", "function") != "function" or not isinstance(name, str):  # a tool of the provider
+        kind = wire.get("type")
+        inner = wire.get(kind) if isinstance(kind, str) else None
+        name = inner.get("name") if isinstance(inner, dict) else wire.get("name")
+        return ToolSpec(name=name if isinstance(name, str) else str(kind), dialect=API, value=wire)
     if len(wire) == 2 and "type" in wire:
         description, schema = function.get("description"), function.get("parameters")
         plain = len(function) == 2 if description is None else len(function) == 3 and type(description) is str
@@ -415,13 +416,6 @@ def _decode_tool(wire: Any) -> ToolSpec:
         cache=decode_cache(wire),
     )
     return keeping(tool, API, wire, _encode_tool(tool))
-
-
-def _own_tool(wire: dict[str, Any]) -> ToolSpec:
-    kind = wire.get("type")
-    inner = wire.get(kind) if isinstance(kind, str) else None
-    name = inner.get("name") if isinstance(inner, dict) else wire.get("name")
-    return ToolSpec(name=name if isinstance(name, str) else str(kind), dialect=API, value=wire)
 
 
 @request_encoder(API, FIELD_SUPPORT)
@@ -452,7 +446,11 @@ def _encode_system(
     context = request.context
     given = context.system_role
     if context.system is None:
-        role = _lifted_role(messages, report)
+        system, role, _ = _decode_system(messages[0] if messages else None)
+        if system is not None:
+            why = "it comes first and is read as the system prompt"
+            report.at("$.messages[0]", "system message", why, "weakened")
+            report.at(SYSTEM, "system", "a first system message is read as the system prompt", "weakened")
         if role != given:
             report.at("$.systemRole", "system_role", "the role of the first message", "record")
         return None
@@ -469,15 +467,6 @@ def _encode_system(
     report.root = ""
     extra_fields = (context.extra.get(API) or {}).get(MESSAGE) if context.extra else None
     return put_back(wire, extra_fields) if extra_fields else wire
-
-
-def _lifted_role(messages: list[dict[str, Any]], report: Reporter) -> str | None:
-    system, role, _ = _decode_system(messages[0] if messages else None)
-    if system is None:
-        return None
-    report.at("$.messages[0]", "system message", "it comes first and is read as the system prompt", "weakened")
-    report.at(SYSTEM, "system", "a first system message is read as the system prompt", "weakened")
-    return role
 
 
 def _encode_tool(spec: ToolSpec, compat: Compat = PLAIN_HOST) -> dict[str, Any]:
