@@ -18,12 +18,12 @@ from ...values.messages import (
     ToolCall,
     Usage,
 )
-from ...values.request import Request
+from ...values.text import natural
 from ..framing import Frame, json_line, write_sse
 from ..openai_shared import encode_error
-from ..residual import MESSAGE, fields_of, optional, put_back, residual, restored
+from ..residual import MESSAGE, fields_of, optional, put_back, residual, restored, whole
 from ..streaming import Decoder, Encoder
-from .accumulators import ACCUMULATING, CallReader, DetailReader, OpenBlock, joined, merge_delta
+from .accumulators import ACCUMULATING, CallAccumulator, begins_another, joined, merge_delta
 from .content import (
     ResultPairing,
     are_sources,
@@ -34,6 +34,7 @@ from .content import (
     encode_citation,
     encode_part_unreported,
     google_signature,
+    real_id,
     shifted,
     signed,
     text_chunk,
@@ -63,14 +64,17 @@ from .messages import (
     TEXTS,
     decode_assistant_audio,
     decode_assistant_part,
+    decode_detail,
     encode_assistant,
     encode_detail,
     is_audio,
     is_detail,
     is_legacy_call,
+    joined_text,
     plain_thought,
     repeats_call,
     text_in,
+    usual_repeats,
 )
 from .responses import (
     decode_envelope,
@@ -102,9 +106,18 @@ class StreamDecoder(Decoder):
         # …/chat/create, `n`: several choices share a stream; the chunks of all are interleaved, with one
         # `finish_reason` each.
         self._others: dict[Any, dict[str, Any]] = {}  # the other choices, whole
-        self._block = OpenBlock(self._record, self._finished)
-        self._calls = CallReader(self._record, self._block, ResultPairing(self._mint))
-        self._details = DetailReader(self._record, self._block, self._open)
+        self._key = -1  # of the block that opened last: the number of blocks before it
+        self._track = ""  # its field of the message
+        self._pairing = ResultPairing(self._mint)
+        self._calls: list[CallAccumulator] = []
+        self._by_index: dict[int, CallAccumulator] = {}
+        self._opened = 0  # how many of the calls are open
+        self._entry_keys: dict[Any, int] = {}  # of `reasoning_details`: blocks by type and index of the entry
+        self._entries: dict[int, dict[str, Any]] = {}  # fields of an entry beside its text, by block
+        self._numbers: dict[int, int] = {}  # number of the entry of a block
+        self._aliases: dict[int, list[str]] = {}  # plain fields with the thinking of a block
+        self._repeats: set[str] = set()  # plain fields that repeat the entries
+        self._repeated = ""  # the text of the entries in this chunk, if a plain field repeats it
         self._hot = ""  # the track of the next chunk, if it looks like the last one:
         self._quiet: dict[str, Any] = {}  # its choice without the delta, …
         self._rest: dict[str, Any] = {}  # … its delta without the fragment
@@ -127,7 +140,7 @@ class StreamDecoder(Decoder):
         if (*value,) == self._keys and not value.get("usage"):
             self._latest = value
             hot, choices = self._hot, value["choices"]
-            if hot and hot == self._block.track and len(choices) == 1:
+            if hot and hot == self._track and len(choices) == 1:
                 # Fast path: most chunks have the next fragment of the open block and look like the last one.
                 choice = choices[0]
                 delta = choice.pop("delta", None)
@@ -135,10 +148,10 @@ class StreamDecoder(Decoder):
                     given = delta.pop(hot, None)
                     if delta == self._rest:
                         if given.__class__ is str:
-                            self._record.delta(self._block.key, given)
+                            self._record.delta(self._key, given)
                             return
                         if given.__class__ is list and hot == "tool_calls":
-                            self._calls.read(given)
+                            self._read_calls(given)
                             return
                     delta[hot] = given
                 choice["delta"] = delta
@@ -200,7 +213,7 @@ class StreamDecoder(Decoder):
     def _warm(self, choice: dict[str, Any], delta: dict[str, Any], track: str) -> None:
         """Remembers the shape of a chunk that only continues the open block."""
         quiet = {key: value for key, value in choice.items() if key != "delta"}
-        if self._block.track == track and delta is choice.get("delta") and not any(quiet.values()):
+        if self._track == track and delta is choice.get("delta") and not any(quiet.values()):
             self._hot, self._quiet = track, quiet
             self._rest = {key: value for key, value in delta.items() if key != track}
 
@@ -215,8 +228,10 @@ class StreamDecoder(Decoder):
             if value and key != "role":
                 reported.append(key)
                 continue
-            if key == "content" and value.__class__ is list:
-                self._end_part()
+            if key == "content" and value.__class__ is list:  # empty: more text is another part
+                self._listed = True
+                self._settle()
+                self._track = ""
             if key not in self._message:
                 self._message[key] = value
         if len(reported) > 1:
@@ -253,8 +268,8 @@ class StreamDecoder(Decoder):
             text = delta.get(name)
             if text and text.__class__ is str:
                 if text == message:
-                    self._details.repeated = message
-                    self._details.repeats.add(name)
+                    self._repeated = message
+                    self._repeats.add(name)
                 elif text not in received:
                     received.append(text)
                     self._read_text(name, text, [other for other in THOUGHTS if delta.get(other) == text])
@@ -262,18 +277,18 @@ class StreamDecoder(Decoder):
         if "function_call" in others and repeats_call(delta):
             others.remove("function_call")
             merge_delta(self._message, {"function_call": delta["function_call"]}, ACCUMULATING)
-        for key in others if len(others) == 1 else sorted(others, key=_rank):
+        for key in others if len(others) == 1 else sorted(others, key=lambda key: RANKS.get(key, len(RANKS))):
             self._read_field(key, delta[key])
-        self._details.repeated = ""
+        self._repeated = ""
 
     def _read_field(self, key: str, value: Any) -> None:
         if key in STRINGS and isinstance(value, str):
             self._read_text(key, value)
         elif key == "tool_calls" and isinstance(value, list):
-            self._calls.read(value)
+            self._read_calls(value)
         elif key == DETAILS and isinstance(value, list):
             for detail in value:
-                self._details.read(detail)
+                self._read_detail(detail)
         elif key == "content" and isinstance(value, list):
             self._listed = True
             for part in value:
@@ -286,7 +301,7 @@ class StreamDecoder(Decoder):
         elif key == "images" and isinstance(value, list):
             for image in value:
                 self._open("images", decode_part(image))
-                self._record.close(self._block.key, decode_part(image))
+                self._record.close(self._key, decode_part(image))
         else:
             merge_delta(self._message, {key: value}, ())
 
@@ -304,26 +319,32 @@ class StreamDecoder(Decoder):
     # blocks
 
     def _open(self, track: str, block: Block) -> None:
-        if self._calls.is_waiting:
-            self._calls.open(all_of_them=True)
-        self._record.open(self._block.begin(track), block)
+        """Opens a block of any kind but a call, after all calls before it."""
+        if self._opened < len(self._calls):
+            self._open_calls(all_of_them=True)
+        self._record.open(self._begin(track), block)
 
-    def _end_part(self) -> None:
-        """An empty content list: more text is another part."""
-        self._listed = True
-        self._block.settle()
-        self._block.track = ""
+    def _begin(self, track: str) -> int:
+        """Closes the open block unless it may stay open, and returns the key of the next."""
+        self._settle()
+        self._key += 1
+        self._track = track
+        return self._key
+
+    def _settle(self) -> None:
+        if self._track and self._track not in _SIDE_BY_SIDE and self._record.is_open(self._key):
+            self._record.close(self._key, self._finished(self._key, self._track))
 
     def _read_text(self, track: str, text: str, names: list[str] | None = None) -> None:
-        if self._block.track != track:
+        if self._track != track:
             is_thought = track in THOUGHTS
             empty = plain_thought("", names or [track], self._compat) if is_thought else TextBlock(text="")
             self._open(track, replace(empty, refusal=True) if track == "refusal" else empty)
         if names is not None:
-            aliases, key = self._details.aliases, self._block.key
+            aliases, key = self._aliases, self._key
             known = aliases.get(key, ())
             aliases[key] = [name for name in THOUGHTS if name in names or name in known]
-        self._record.delta(self._block.key, text)
+        self._record.delta(self._key, text)
 
     def _read_part(self, part: Any) -> None:
         kind = part.get("type") if isinstance(part, dict) else None
@@ -332,16 +353,16 @@ class StreamDecoder(Decoder):
         if text is None:
             block = decode_assistant_part(part)
             self._open("part", block)
-            self._record.close(self._block.key, block)
+            self._record.close(self._key, block)
         else:
-            if kind == "text" and self._block.track != "content":
+            if kind == "text" and self._track != "content":
                 self._open("content", TextBlock(text=""))
-            elif kind == "thinking" and self._block.track != "thinking part":
+            elif kind == "thinking" and self._track != "thinking part":
                 self._open("thinking part", ThinkingBlock(thinking="", extra={API: {PART: True}}))
-                self._wires[self._block.key] = {"type": kind, PLAIN: isinstance(given, str)}
-            self._record.delta(self._block.key, text)
+                self._wires[self._key] = {"type": kind, PLAIN: isinstance(given, str)}
+            self._record.delta(self._key, text)
             if len(part) > 2:
-                known = self._wires.setdefault(self._block.key, {})
+                known = self._wires.setdefault(self._key, {})
                 known.update((key, value) for key, value in part.items() if key not in ("type", kind))
 
     def _feed_accumulator(self, track: str, value: dict[str, Any]) -> None:
@@ -351,7 +372,163 @@ class StreamDecoder(Decoder):
         self._message[track] = wire
         if track not in self._tracked and (is_audio(wire) if track == "audio" else is_legacy_call(wire)):
             self._open(track, AudioBlock() if track == "audio" else OpaqueBlock(dialect=API, value={}))
-            self._tracked[track] = self._block.key
+            self._tracked[track] = self._key
+
+    # calls
+
+    # platform.openai.com/docs/guides/function-calling, Streaming: the first delta of a call has id and name, the others
+    # only its `index` and argument text. Hosts differ: no index (Mistral), the whole call in one delta (Groq, xAI,
+    # Mistral), an empty id in later deltas, indices from 1: so neither the index nor the number of deltas is relied on.
+    def _read_calls(self, deltas: list[Any]) -> None:
+        """Handles the calls of one chunk. A call opens when its id and name are known, and all before it are open."""
+        touched: list[CallAccumulator] = []  # in this chunk
+        for delta in deltas:
+            function = delta.get("function") or {}
+            arguments = function.get("arguments")
+            call = self._by_index.get(delta.get("index"))
+            if arguments.__class__ is str and call and call.key is not None and len(delta) == 2 and len(function) == 1:
+                call.pieces.append(arguments)
+                self._record.delta(call.key, arguments)
+            else:
+                custom = delta.get("custom")
+                if isinstance(custom, dict):
+                    function, arguments = custom, custom.get("input")
+                call = self._find_call(delta, function, touched)
+                call.note(delta)
+                if not isinstance(arguments, str):
+                    if arguments is not None and "function" in call.wire:
+                        call.wire["function"]["arguments"] = arguments
+                elif arguments:
+                    call.pieces.append(arguments)
+                    if call.key is not None:
+                        self._record.delta(call.key, _escaped(arguments) if call.is_custom() else arguments)
+                if call.key is None:
+                    self._open_calls()
+            touched.append(call)
+
+    def _find_call(
+        self, delta: dict[str, Any], function: dict[str, Any], touched: list[CallAccumulator]
+    ) -> CallAccumulator:
+        """The call of a delta: by its index, else by its id, else the last one; or a new one."""
+        index, given, name = delta.get("index"), real_id(delta.get("id")), function.get("name")
+        index = natural(index) if isinstance(index, str) else whole(index)  # some hosts send a string
+        call: CallAccumulator | None
+        if index is not None:
+            call = self._by_index.get(index)
+            if call is not None and begins_another(call, given, name, function.get("arguments")):
+                call = None
+        elif given is not None:
+            call = next((known for known in self._calls if known.id == given), None)
+            if call in touched and name:
+                call = None  # a whole answer instead of a stream, whose calls share an id
+        else:
+            call = self._calls[-1] if self._calls else None
+            if call is not None and name and call.name and (name != call.name or call in touched):
+                call = None
+        if call is None:
+            call = CallAccumulator()
+            self._calls.append(call)
+            if index is not None:
+                self._by_index[index] = call
+        call.id = call.id or given
+        # A name comes whole: hosts that repeat it in each delta would multiply it if it were appended.
+        if name and (call.name is None or not call.pieces):
+            call.name = name
+        return call
+
+    def _open_calls(self, *, all_of_them: bool = False) -> None:
+        """Opens calls in order. At the end, a call without an id gets a generated one."""
+        while self._opened < len(self._calls):
+            call = self._calls[self._opened]
+            if not (all_of_them or (call.id and call.name)):
+                return
+            self._opened += 1
+            call.key = self._begin("tool_calls")
+            if not call.name:
+                self._record.open(call.key, OpaqueBlock(dialect=API, value={"tool_calls": [call.wire]}))
+                continue
+            call.id = call.id or self._pairing.mint()
+            block, text = call.finished(call.known()), "".join(call.pieces)
+            if isinstance(block, ToolCall):
+                block = replace(block, arguments={})
+            self._record.open(call.key, block)
+            self._record.delta(call.key, _TEXT_BEGINS + _escaped(text) if call.is_custom() else text)
+
+    def _close_calls(self) -> None:
+        """Opens and closes all calls."""
+        self._open_calls(all_of_them=True)
+        for call in self._calls:
+            if call.key is not None:
+                if call.is_custom() and self._record.is_open(call.key):
+                    self._record.delta(call.key, _TEXT_ENDS)
+                self._record.close(call.key, call.finished(call.whole()))
+
+    # `reasoning_details`: openrouter.ai/docs/use-cases/reasoning-tokens
+
+    def _read_detail(self, detail: Any) -> None:
+        """Handles one delta of an entry: those with the same type and index belong together."""
+        kind = detail.get("type") if isinstance(detail, dict) else None
+        if kind not in TEXTS:
+            self._begin_detail(OpaqueBlock(dialect=API, value={DETAILS: [detail]}))
+            return
+        field = TEXTS[kind]
+        text = detail.get(field)
+        text = text if isinstance(text, str) else ""
+        index = detail.get("index")
+        place = (kind, index if isinstance(index, (int, str)) else None)
+        key = self._entry_keys.get(place)
+        if key is not None and self._is_other_detail(key, detail):
+            key = None
+        if key is None:
+            if field == "text" and self._takes_over(text):
+                key = self._key
+                self._entries[key] = {}
+            else:
+                key = self._begin_detail(decode_detail({**detail, field: ""}, len(self._numbers)))
+                self._add_detail(key, field, text)
+            self._entry_keys[place] = key
+        else:
+            self._add_detail(key, field, text)
+        known = self._entries[key]
+        for name, value in detail.items():
+            if name not in known or (name != field and value):
+                known[name] = value
+
+    def _begin_detail(self, block: Block) -> int:
+        self._open(DETAILS, block)
+        key = self._key
+        self._entries[key] = {}
+        self._numbers[key] = len(self._numbers)
+        if isinstance(block, OpaqueBlock):
+            self._record.close(key, block)
+        return key
+
+    def _add_detail(self, key: int, field: str, text: str) -> None:
+        if field == "data":
+            self._entries[key].setdefault(PIECES, []).append(text)
+        else:
+            self._record.delta(key, text)
+
+    def _is_other_detail(self, key: int, detail: dict[str, Any]) -> bool:
+        """Whether a delta begins another entry although its type and index are known."""
+        known = self._entries[key]
+        given = detail.get("id")
+        if given and known.get("id") and given != known["id"]:
+            return True
+        if detail.get("index") is None and key != self._key:
+            return True
+        return not self._record.is_open(key)
+
+    def _takes_over(self, text: str) -> bool:
+        """Whether the entry repeats the plain thinking just before it: then they are one block."""
+        if not text or text == self._repeated or self._track not in THOUGHTS or not self._record.is_open(self._key):
+            return False
+        if self._record.text(self._key) != text:
+            return False
+        self._repeats.update(self._aliases.pop(self._key, [self._track]))
+        self._numbers[self._key] = len(self._numbers)
+        self._track = DETAILS
+        return True
 
     # the end
 
@@ -374,18 +551,21 @@ class StreamDecoder(Decoder):
             self.failure = decode_error(0, {"error": choice["error"]})
         usage = self._usage(find_usage(self._shell, self._choice))
         self._record.end(read_answer(self._shell, choice, content, beside, self._given, self._compat, usage))
-        del self._block, self._calls, self._details  # they refer to this decoder: no cycle is left to collect
 
     def _close_blocks(self) -> None:
-        self._calls.close()
+        self._close_calls()
         for key in self._record.open_keys():
-            self._record.close(key, self._finished(key, self._block.track if key == self._block.key else ""))  # type: ignore[arg-type]
+            self._record.close(key, self._finished(key, self._track if key == self._key else ""))  # type: ignore[arg-type]
 
     def _finished(self, key: int, track: str) -> Block:
         """The block, decoded as in a whole answer."""
         record = self._record
-        if key in self._details.numbers:
-            return self._details.finished(key)
+        if key in self._numbers:
+            entry = {name: value for name, value in self._entries[key].items() if name != PIECES}
+            field, pieces = TEXTS[entry["type"]], self._entries[key].get(PIECES)
+            if isinstance(entry.get(field), str):
+                entry[field] = record.text(key) if pieces is None else "".join(pieces)
+            return decode_detail(entry, self._numbers[key])
         for track, at in self._tracked.items():
             if at == key:
                 given = joined(self._message.pop(track))
@@ -395,7 +575,7 @@ class StreamDecoder(Decoder):
         text, block, wire = record.text(key), record.block(key), self._wires.get(key)
         if isinstance(block, ThinkingBlock):
             if wire is None:
-                return plain_thought(text, self._details.aliases.get(key) or [track], self._compat)
+                return plain_thought(text, self._aliases.get(key) or [track], self._compat)
             rest = {name: value for name, value in wire.items() if name != PLAIN}
             return decode_part({**rest, "thinking": text if wire.get(PLAIN) else [text_chunk(text)] if text else []})
         if isinstance(block, TextBlock) and block.refusal:
@@ -410,17 +590,27 @@ class StreamDecoder(Decoder):
         self._texts += 1
         if given and are_sources(given):
             del self._message["annotations"]
-            own = tuple(shifted(decode_citation(_unnumbered(source)), before) for source in given)
-            block = replace(block, citations=own)
+            # Their `index` joins lists in a stream.
+            wires = ({key: value for key, value in source.items() if key != "index"} for source in given)
+            block = replace(block, citations=tuple(shifted(decode_citation(wire), before) for wire in wires))
         signature = google_signature(self._message) if first else None
         return block if signature is None else replace(block, text_signature=signature)
 
     def _residual(self, content: tuple[Block, ...]) -> dict[str, Any]:
         """The residual of the message, as in a whole answer."""
         marks: dict[str, Any] = {}
-        self._details.mark_repeats(content, marks, self._compat)
-        if self._listed and not _implies_parts(content):
-            marks[PARTS] = True
+        text = joined_text(content[key] for key in self._numbers)
+        repeats = [name for name in THOUGHTS if name in self._repeats]
+        if text and repeats != usual_repeats(False, self._compat, answer=True):
+            # Thinking in plain fields, not in parts of `content`.
+            thoughts = (block for block in content if isinstance(block, ThinkingBlock) and not is_detail(block))
+            if all((block.extra.get(API) or {}).get(PART) for block in thoughts):
+                marks[REPEATS] = repeats
+        if self._listed:  # unless encoding the blocks gives a content list with the same parts
+            usual = encode_assistant(content, {}, PLAIN_HOST, QUIET, answer=True)["content"]
+            listed = encode_assistant(content, {PARTS: True}, PLAIN_HOST, QUIET, answer=True)["content"]
+            if not isinstance(usual, list) or len(usual) != len(listed):
+                marks[PARTS] = True
         encoded = encode_assistant(content, marks, self._compat, QUIET, answer=True)
         beside = {
             key: value
@@ -433,25 +623,19 @@ class StreamDecoder(Decoder):
         return {**residual(wire, encoded), **marks}
 
 
+# Blocks of these fields stay open while others begin.
+_SIDE_BY_SIDE = ("tool_calls", "function_call", "audio")
+# The text of a custom tool is our argument `input`: the JSON around its fragments.
+_TEXT_BEGINS, _TEXT_ENDS = '{"input":"', '"}'
+
+
+def _escaped(text: str) -> str:
+    return jsontext.compact(text)[1:-1]
+
+
 _PADDING = frozenset({"obfuscation", "p"})  # padding against traffic analysis
 _CHOICE_SHELL = frozenset({"delta", "message", "index"})
 _GIVEN = frozenset({*TRACKS, "annotations"})  # contained in the blocks
-
-
-def _unnumbered(source: dict[str, Any]) -> dict[str, Any]:
-    """A citation without the `index` that joins lists in a stream."""
-    return {key: value for key, value in source.items() if key != "index"}
-
-
-def _rank(track: str) -> int:
-    return RANKS.get(track, len(RANKS))
-
-
-def _implies_parts(content: tuple[Block, ...]) -> bool:
-    """Whether encoding the blocks gives a content list with the same parts."""
-    encoded = encode_assistant(content, {}, PLAIN_HOST, QUIET, answer=True)["content"]
-    listed = encode_assistant(content, {PARTS: True}, PLAIN_HOST, QUIET, answer=True)["content"]
-    return isinstance(encoded, list) and len(encoded) == len(listed)
 
 
 # --- ours to wire -----------------------------------------------------------------------------------------------------
@@ -465,7 +649,11 @@ class StreamEncoder(Encoder):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self._compat = compat_of(self._quirks)
-        self._has_usage = self._request is None or _wants_usage(self._request)
+        # Whether the client requested usage (`stream_options.include_usage`); clients of other wires always get it.
+        options: Any = {"stream_options": {"include_usage": True}}
+        if self._request is not None:
+            options = restored(options, self._request.extra, API)
+        self._has_usage = bool(fields_of(options.get("stream_options")).get("include_usage"))
         self._started = False
         self._head = b""  # a chunk up to its delta
         self._envelope: dict[str, Any] = {}
@@ -715,8 +903,9 @@ class StreamEncoder(Encoder):
         for number, choice in enumerate(choices):
             rest = {key: value for key, value in choice.items() if key != "message"}
             delta = dict(choice.get("message") or {})
-            if not number:
-                delta = self._last_delta(delta or {"content": None})
+            if not number:  # the fields of the message that no delta had before
+                sent = {*TRACKS, "annotations"} if self._sources else TRACKS
+                delta = {k: v for k, v in (delta or {"content": None}).items() if k != "role" and not (v and k in sent)}
             elif isinstance(delta.get("tool_calls"), list):  # clients expect `index`
                 delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(delta["tool_calls"])]
             envelope = self._envelope if number else {**given, **self._envelope}
@@ -725,14 +914,6 @@ class StreamEncoder(Encoder):
         if usage is not None and self._has_usage:
             chunks.append({**self._envelope, "choices": [], "usage": usage})
         return before + b"".join(write_sse(json_line(chunk)) for chunk in chunks) + write_sse(b"[DONE]")
-
-    def _last_delta(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The fields of the message that no delta had before."""
-        return {
-            key: value
-            for key, value in message.items()
-            if key != "role" and not (value and (key in TRACKS or (key == "annotations" and self._sources)))
-        }
 
     def _is_stop(self, message: AssistantMessage) -> bool:
         return message.stop_reason == "error" and (
@@ -744,10 +925,3 @@ class StreamEncoder(Encoder):
 
 
 _TAIL = b',"finish_reason":null}]}\n\n'
-
-
-def _wants_usage(request: Request) -> bool:
-    """Whether the client requested usage (`stream_options.include_usage`); True for requests of other wires."""
-    encoded: dict[str, Any] = {"stream_options": {"include_usage": True}}
-    options = restored(encoded, request.extra, API).get("stream_options")
-    return isinstance(options, dict) and bool(options.get("include_usage"))
