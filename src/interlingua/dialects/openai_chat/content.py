@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Callable, Mapping
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -518,14 +518,9 @@ class ResultPairing:
     """
 
     def __init__(self, mint: Callable[[int], str] | None = None) -> None:
-        self._mint = mint or "call_{}".format
-        self._generated = 0
+        self.mint: Callable[[], str] = map(mint or "call_{}".format, count()).__next__
         self._names: dict[str, str] = {}
         self._open: list[tuple[str | None, str, str]] = []  # (wire id, id, name) of calls without a result
-
-    def mint(self) -> str:
-        self._generated += 1
-        return self._mint(self._generated - 1)
 
     def turn(self) -> None:
         """Starts the turn of another assistant message."""

@@ -122,7 +122,6 @@ def plain_thought(text: str, names: list[str], compat: Compat) -> ThinkingBlock:
 
 
 def text_in(details: list[Any]) -> str:
-    """The joined text of entries."""
     if len(details) == 1 and isinstance(details[0], dict):
         text = details[0].get("text") or details[0].get("summary")
         return text if isinstance(text, str) else ""
@@ -174,7 +173,18 @@ def _decode_tracks(
     details = wire.get(DETAILS)
     if isinstance(details, list) and details:
         tracks[DETAILS] = [decode_detail(detail, at) for at, detail in enumerate(details)]
-    _decode_thoughts(wire, tracks, marks, compat, answer=answer)
+    # Thinking in plain fields, each text once; fields that repeat the details become a hint.
+    message = joined_text(tracks.get(DETAILS, ()))
+    repeats: list[str] = []
+    names_of: dict[str, list[str]] = {}
+    for name in THOUGHTS:
+        text = wire.get(name)
+        if isinstance(text, str) and text:
+            (repeats if text == message else names_of.setdefault(text, [])).append(name)
+    for text, names in names_of.items():
+        tracks[names[0]] = [plain_thought(text, names, compat)]
+    if message and repeats != usual_repeats(bool(names_of), compat, answer=answer):
+        marks[REPEATS] = repeats
     content = wire.get("content")
     if isinstance(content, str):
         # An answer that only calls tools has `content: null`, or "" from some hosts: both mean no text.
@@ -204,26 +214,6 @@ def _decode_tracks(
             calls = _without_indexes(calls, marks)
         tracks["tool_calls"] = [decode_call(call, mint, answer=answer) for call in calls]
     return tracks
-
-
-def _decode_thoughts(
-    wire: dict[str, Any], tracks: dict[str, list[Block]], marks: dict[str, Any], compat: Compat, *, answer: bool
-) -> None:
-    """Thinking in plain fields, each text once; fields that repeat the details become a hint."""
-    message = joined_text(tracks.get(DETAILS, ()))
-    repeats: list[str] = []
-    names_of: dict[str, list[str]] = {}
-    for name in THOUGHTS:
-        text = wire.get(name)
-        if isinstance(text, str) and text:
-            if text == message:
-                repeats.append(name)
-            else:
-                names_of.setdefault(text, []).append(name)
-    for text, names in names_of.items():
-        tracks[names[0]] = [plain_thought(text, names, compat)]
-    if message and repeats != usual_repeats(bool(names_of), compat, answer=answer):
-        marks[REPEATS] = repeats
 
 
 def decode_assistant_part(wire: Any) -> Block:
@@ -279,8 +269,9 @@ def encode_assistant_audio(sound: AudioBlock, *, answer: bool) -> dict[str, Any]
 def encode_assistant(
     blocks: tuple[Block, ...], residual: Mapping[str, Any], compat: Compat, report: Reporter, *, answer: bool
 ) -> dict[str, Any]:
-    """Encodes blocks as an assistant message."""
-    emitted = None if residual else _encode_simply(blocks, compat, answer)
+    emitted = None
+    if not residual or not (residual.get(PARTS) or residual.get(INDEXED)):  # other hints are of other content
+        emitted = _encode_simply(blocks, compat, answer)
     if emitted is not None:
         return emitted
     assistant_encode = _AssistantEncode(residual, compat, report, answer=answer)
@@ -369,16 +360,13 @@ class _AssistantEncode:
                 self.report.lost(type(block).__name__, "an assistant message of this wire has no such block")
 
     def _run(self, track: str) -> None:
-        if self.runs[-1:] != [track]:
+        if not self.runs or self.runs[-1] != track:
             self.runs.append(track)
 
     def _part(self, encoded: list[Any]) -> None:
         self.content += [(False, part) for part in encoded]
         if encoded:
             self._run("content")
-
-    def _lose_empty(self, what: str) -> None:
-        self.report.lost(what, "it is empty", "record")
 
     def _text(self, block: TextBlock) -> None:
         special = block.cache is not None or bool(block.extra and block.extra.get(API))
@@ -388,7 +376,7 @@ class _AssistantEncode:
         plain = not (special or self.parts_kept)
         if plain and self.answer and not block.text:
             self.blank = True
-            self._lose_empty("an empty text")
+            self.report.lost("an empty text", "it is empty", "record")
             return
         # …/chat/object: `content` of an answer is one string; only a request may have a list of parts.
         if plain and self.answer and self.content and self.content[-1][0]:
@@ -425,7 +413,7 @@ class _AssistantEncode:
             self.refusals.append(block.text)
             self._run("refusal")
         else:
-            self._lose_empty("an empty refusal")
+            self.report.lost("an empty refusal", "it is empty", "record")
 
     def _call(self, call: ToolCall) -> None:
         if self.answer and is_blank(call):
@@ -456,7 +444,7 @@ class _AssistantEncode:
                 self.thoughts.setdefault(name, []).append("\n\n" + block.thinking if follows else block.thinking)
             self._run(names[0])
         else:
-            self._lose_empty("an empty thought")
+            self.report.lost("an empty thought", "it is empty", "record")
 
     _USUAL: ClassVar[dict[type, Callable[..., None]]] = {TextBlock: _text, ToolCall: _call, ThinkingBlock: _thinking}
 
@@ -489,7 +477,13 @@ class _AssistantEncode:
         self._run("audio")
 
     def message(self) -> dict[str, Any]:
-        encoded: dict[str, Any] = {"role": "assistant", "content": self._encoded_content()}
+        content: Any = "" if self.blank else None if self.runs or self.answer else []
+        is_text = all(plain for plain, _ in self.content) and (self.answer or len(self.content) < 2)
+        if self.parts_kept or not is_text:
+            content = [{"type": "text", "text": entry} if plain else entry for plain, entry in self.content]
+        elif self.content:
+            content = "".join(entry for _, entry in self.content)
+        encoded: dict[str, Any] = {"role": "assistant", "content": content}
         for name in sorted(self.thoughts, key=lambda name: RANKS.get(name, 0)):
             encoded[name] = "".join(self.thoughts[name])
         text = "".join(self.detail_texts)
@@ -527,14 +521,6 @@ class _AssistantEncode:
             for call, index in zip(self.calls, indexes, strict=False)
         ]
         return numbered + self.calls[len(numbered) :]
-
-    def _encoded_content(self) -> Any:
-        is_text = all(plain for plain, _ in self.content) and (self.answer or len(self.content) < 2)
-        if self.parts_kept or not is_text:
-            return [{"type": "text", "text": entry} if plain else entry for plain, entry in self.content]
-        if self.content:
-            return "".join(entry for _, entry in self.content)
-        return "" if self.blank else None if self.runs or self.answer else []
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -647,7 +633,6 @@ def encode_messages(messages: tuple[Message, ...], compat: Compat, report: Repor
 
 
 def _encode_messages(messages: tuple[Message, ...], compat: Compat, report: Reporter) -> list[dict[str, Any]]:
-    """Encodes messages one to one."""
     emitted: list[dict[str, Any]] = []
     pairing = ResultPairing()
     unnamed: dict[str, Any] = {}  # calls of this turn without a wire id, and its spelling

@@ -295,10 +295,8 @@ def _encode_schema(schema: OutputSchema, report: Reporter) -> dict[str, Any]:
         report.at("$.options.outputSchema.name", "name", "this wire wants every schema named", "record")
     # …: `json_schema.name` is required, of letters, digits, `_` and `-`, at most 64 characters.
     fields: dict[str, Any] = {"name": "output" if schema.name is None else schema.name, "schema": schema.schema}
-    if schema.description is not None:
-        fields["description"] = schema.description
-    if schema.strict is not None:
-        fields["strict"] = schema.strict
+    more = {"description": schema.description, "strict": schema.strict}
+    fields |= {key: value for key, value in more.items() if value is not None}
     return {"type": "json_schema", "json_schema": fields}
 
 

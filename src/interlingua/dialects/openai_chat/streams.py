@@ -1,8 +1,9 @@
 """Streamed responses: decoding and encoding. platform.openai.com/docs/api-reference/chat-streaming"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...values import jsontext
@@ -23,11 +24,11 @@ from ..framing import Frame, json_line, write_sse
 from ..openai_shared import encode_error
 from ..residual import MESSAGE, fields_of, optional, put_back, residual, restored, whole
 from ..streaming import Decoder, Encoder
-from .accumulators import ACCUMULATING, CallAccumulator, begins_another, joined, merge_delta
 from .content import (
     ResultPairing,
     are_sources,
     chunks_in,
+    decode_call,
     decode_citation,
     decode_part,
     encode_call,
@@ -87,7 +88,122 @@ from .responses import (
     wire_stop_reason,
 )
 
+# --- JSON values in fragments ----------------------------------------------------------------------------------------
+
+ACCUMULATING = frozenset({*STRINGS, "arguments", "input", "data", "transcript", "text", "summary"})
+
+
+class Pieces(list[str]):
+    """The fragments of a string."""
+
+
+def merge_delta(known: dict[str, Any], delta: dict[str, Any], accumulator: Iterable[str]) -> None:
+    """Merges a delta: strings under these names are appended, lists joined by `index`, other values replaced."""
+    for key, value in delta.items():
+        before = known.get(key)
+        if isinstance(value, str) and key in accumulator and before:
+            if isinstance(before, Pieces):
+                before.append(value)
+            else:
+                known[key] = Pieces([str(before), value])
+        elif isinstance(value, dict) and isinstance(before, dict):
+            merge_delta(before, value, accumulator)
+        elif isinstance(value, list) and isinstance(before, list):
+            for item in value:
+                # In deltas, entries of a list that belong together have the same `index`; those without one are
+                # complete.
+                index = item.get("index") if isinstance(item, dict) else None
+                alike = (other for other in reversed(before) if isinstance(other, dict) and other.get("index") == index)
+                found = None if index is None else next(alike, None)
+                if found is None:
+                    before.append(item)
+                else:
+                    merge_delta(found, item, accumulator)
+        # Later chunks repeat fields as null or "", which must not replace the value.
+        elif key not in known or (value is not None and not (value == "" and before)):
+            known[key] = value
+
+
+def joined(value: Any) -> Any:
+    """A value with all fragments joined."""
+    if isinstance(value, Pieces):
+        return "".join(value)
+    if isinstance(value, dict):
+        return {key: joined(item) if isinstance(item, (dict, list)) else item for key, item in value.items()}
+    return [joined(item) for item in value] if isinstance(value, list) else value
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+class CallAccumulator:
+    """The deltas of one call so far."""
+
+    __slots__ = ("id", "key", "name", "pieces", "wire")
+
+    def __init__(self) -> None:
+        self.wire: dict[str, Any] = {}
+        self.pieces: list[str] = []
+        self.key: int | None = None
+        self.id: str | None = None
+        self.name: str | None = None
+
+    def is_custom(self) -> bool:
+        return "custom" in self.wire
+
+    def finished(self, wire: dict[str, Any]) -> Block:
+        return decode_call(wire, lambda: self.id or "", answer=True)
+
+    def note(self, delta: dict[str, Any]) -> None:
+        """Records the fields of a delta beside argument text. Names are replaced, not appended; blanks are ignored."""
+        for key, value in delta.items():
+            if key == "function" or key == "custom":
+                inner = self.wire.setdefault(key, {})
+                for name, given in (value or {}).items():
+                    if name not in inner or (given and name not in ("arguments", "input")):
+                        inner[name] = given
+                if self.name:
+                    inner["name"] = self.name
+            elif key == "id":
+                self.wire[key] = self.id or value
+            elif key != "index" and (key not in self.wire or value):
+                self.wire[key] = value
+
+    def known(self) -> dict[str, Any]:
+        """The call as known at its start, without arguments."""
+        if self.is_custom():
+            return {**self.wire, "custom": {**self.wire["custom"], "input": ""}}
+        return {**self.wire, "function": {**self.wire["function"], "arguments": "{}"}}
+
+    def whole(self) -> dict[str, Any]:
+        """The call as in a whole answer."""
+        for kind, field in (("function", "arguments"), ("custom", "input")):
+            if kind in self.wire and self.pieces:
+                return {**self.wire, kind: {**self.wire[kind], field: "".join(self.pieces)}}
+        return self.wire
+
+
+def begins_another(call: CallAccumulator, text: str | None, name: Any, arguments: Any) -> bool:
+    """Whether a delta with a known index begins another call: some hosts reuse an index.
+
+    It does with another id and a name, or no other field; another id with arguments only is a host that changes ids.
+    """
+    if text is not None and call.id is not None and text != call.id:
+        return bool(name) or not arguments
+    return text is None and bool(name and call.name and name != call.name and call.pieces)
+
+
 # --- wire to ours -----------------------------------------------------------------------------------------------------
+
+
+class _Details(Struct):
+    """What is known of the entries of `reasoning_details`."""
+
+    keys: dict[Any, int] = {}  # blocks by type and index of the entry
+    numbers: dict[int, int] = {}  # number of the entry of a block
+    aliases: dict[int, list[str]] = {}  # plain fields with the thinking of a block
+    repeats: set[str] = set()  # plain fields that repeat the entries
+    repeated: str = ""  # the text of the entries in this chunk, if a plain field repeats it
 
 
 class StreamDecoder(Decoder):
@@ -112,16 +228,11 @@ class StreamDecoder(Decoder):
         self._calls: list[CallAccumulator] = []
         self._by_index: dict[int, CallAccumulator] = {}
         self._opened = 0  # how many of the calls are open
-        self._entry_keys: dict[Any, int] = {}  # of `reasoning_details`: blocks by type and index of the entry
-        self._entries: dict[int, dict[str, Any]] = {}  # fields of an entry beside its text, by block
-        self._numbers: dict[int, int] = {}  # number of the entry of a block
-        self._aliases: dict[int, list[str]] = {}  # plain fields with the thinking of a block
-        self._repeats: set[str] = set()  # plain fields that repeat the entries
-        self._repeated = ""  # the text of the entries in this chunk, if a plain field repeats it
-        self._hot = ""  # the track of the next chunk, if it looks like the last one:
-        self._quiet: dict[str, Any] = {}  # its choice without the delta, …
-        self._rest: dict[str, Any] = {}  # … its delta without the fragment
-        self._wires: dict[int, dict[str, Any]] = {}  # fields of blocks beside their text
+        self._details = _Details()
+        # The next chunk, if it looks like the last one: its track, its choice without the delta, its delta without the
+        # fragment.
+        self._hot: tuple[str, dict[str, Any], dict[str, Any]] = "", {}, {}
+        self._wires: dict[int, dict[str, Any]] = {}  # fields of blocks and entries beside their text
         self._tracked: dict[str, int] = {}  # the blocks of audio and of a legacy function call
         self._counted: tuple[Any, Usage | None] = None, None  # the wire's usage, and its decoded form
         self._texts = 0
@@ -139,14 +250,14 @@ class StreamDecoder(Decoder):
     def _read(self, value: Any, frame: Frame) -> None:
         if (*value,) == self._keys and not value.get("usage"):
             self._latest = value
-            hot, choices = self._hot, value["choices"]
+            (hot, quiet, rest), choices = self._hot, value["choices"]
             if hot and hot == self._track and len(choices) == 1:
                 # Fast path: most chunks have the next fragment of the open block and look like the last one.
                 choice = choices[0]
                 delta = choice.pop("delta", None)
-                if delta and choice == self._quiet:
+                if delta and choice == quiet:
                     given = delta.pop(hot, None)
-                    if delta == self._rest:
+                    if delta == rest:
                         if given.__class__ is str:
                             self._record.delta(self._key, given)
                             return
@@ -210,19 +321,11 @@ class StreamDecoder(Decoder):
 
     # choices
 
-    def _warm(self, choice: dict[str, Any], delta: dict[str, Any], track: str) -> None:
-        """Remembers the shape of a chunk that only continues the open block."""
-        quiet = {key: value for key, value in choice.items() if key != "delta"}
-        if self._track == track and delta is choice.get("delta") and not any(quiet.values()):
-            self._hot, self._quiet = track, quiet
-            self._rest = {key: value for key, value in delta.items() if key != track}
-
     def _read_choice(self, choice: dict[str, Any]) -> None:
         if not self._choice and "index" in choice:
             self._choice["index"] = choice["index"]
-        delta = choice.get("delta")
-        if delta is None:
-            delta = choice.get("message") or {}
+        given = choice.get("delta")
+        delta = (choice.get("message") or {}) if given is None else given
         reported = []
         for key, value in delta.items():
             if value and key != "role":
@@ -238,26 +341,22 @@ class StreamDecoder(Decoder):
             self._read_many(delta, reported)
         elif reported:
             self._read_field(reported[0], delta[reported[0]])
-            self._warm(choice, delta, reported[0])
+            quiet = {key: value for key, value in choice.items() if key != "delta"}
+            if self._track == reported[0] and given is not None and not any(quiet.values()):
+                self._hot = self._track, quiet, {key: value for key, value in delta.items() if key != self._track}
         for key, value in choice.items():
             if value is None:
                 if key not in self._choice:
                     self._choice[key] = None
-            elif key not in _CHOICE_SHELL:
-                self._read_shell(key, value)
-
-    def _read_shell(self, key: str, value: Any) -> None:
-        """Handles the fields of a choice beside its delta."""
-        if key == "finish_reason":
-            # OpenRouter repeats the chunk with `finish_reason` when it sends the usage; other hosts send "" or null
-            # after it.
-            if value or not self._choice.get(key):
-                self._choice[key] = value
-        # Some hosts send growing counts in every chunk: the last replaces the others, no sum.
-        elif key == "usage":
-            self._choice[key] = value
-        else:
-            merge_delta(self._choice, {key: value}, ())
+            elif key == "finish_reason":
+                # OpenRouter repeats the chunk with `finish_reason` when it sends the usage; other hosts send "" or null
+                # after it.
+                if value or not self._choice.get(key):
+                    self._choice[key] = value
+            elif key == "usage":
+                self._choice[key] = value  # some hosts send growing counts in every chunk: the last counts, no sum
+            elif key not in ("delta", "message", "index"):
+                merge_delta(self._choice, {key: value}, ())
 
     def _read_many(self, delta: dict[str, Any], reported: list[str]) -> None:
         """A delta of several kinds: thinking first, then text, then calls; the same text is read once."""
@@ -268,8 +367,8 @@ class StreamDecoder(Decoder):
             text = delta.get(name)
             if text and text.__class__ is str:
                 if text == message:
-                    self._repeated = message
-                    self._repeats.add(name)
+                    self._details.repeated = message
+                    self._details.repeats.add(name)
                 elif text not in received:
                     received.append(text)
                     self._read_text(name, text, [other for other in THOUGHTS if delta.get(other) == text])
@@ -279,7 +378,7 @@ class StreamDecoder(Decoder):
             merge_delta(self._message, {"function_call": delta["function_call"]}, ACCUMULATING)
         for key in others if len(others) == 1 else sorted(others, key=lambda key: RANKS.get(key, len(RANKS))):
             self._read_field(key, delta[key])
-        self._repeated = ""
+        self._details.repeated = ""
 
     def _read_field(self, key: str, value: Any) -> None:
         if key in STRINGS and isinstance(value, str):
@@ -341,7 +440,7 @@ class StreamDecoder(Decoder):
             empty = plain_thought("", names or [track], self._compat) if is_thought else TextBlock(text="")
             self._open(track, replace(empty, refusal=True) if track == "refusal" else empty)
         if names is not None:
-            aliases, key = self._aliases, self._key
+            aliases, key = self._details.aliases, self._key
             known = aliases.get(key, ())
             aliases[key] = [name for name in THOUGHTS if name in names or name in known]
         self._record.delta(self._key, text)
@@ -454,64 +553,43 @@ class StreamDecoder(Decoder):
             self._record.open(call.key, block)
             self._record.delta(call.key, _TEXT_BEGINS + _escaped(text) if call.is_custom() else text)
 
-    def _close_calls(self) -> None:
-        """Opens and closes all calls."""
-        self._open_calls(all_of_them=True)
-        for call in self._calls:
-            if call.key is not None:
-                if call.is_custom() and self._record.is_open(call.key):
-                    self._record.delta(call.key, _TEXT_ENDS)
-                self._record.close(call.key, call.finished(call.whole()))
-
     # `reasoning_details`: openrouter.ai/docs/use-cases/reasoning-tokens
 
     def _read_detail(self, detail: Any) -> None:
         """Handles one delta of an entry: those with the same type and index belong together."""
         kind = detail.get("type") if isinstance(detail, dict) else None
         if kind not in TEXTS:
-            self._begin_detail(OpaqueBlock(dialect=API, value={DETAILS: [detail]}))
+            opaque = OpaqueBlock(dialect=API, value={DETAILS: [detail]})
+            self._begin_detail(opaque)
+            self._record.close(self._key, opaque)
             return
-        field = TEXTS[kind]
-        text = detail.get(field)
-        text = text if isinstance(text, str) else ""
-        index = detail.get("index")
+        field, keys = TEXTS[kind], self._details.keys
+        text, index = optional(detail.get(field)) or "", detail.get("index")
         place = (kind, index if isinstance(index, (int, str)) else None)
-        key = self._entry_keys.get(place)
+        key = keys.get(place)
         if key is not None and self._is_other_detail(key, detail):
             key = None
+        taken_over = key is None and field == "text" and self._takes_over(text)
         if key is None:
-            if field == "text" and self._takes_over(text):
-                key = self._key
-                self._entries[key] = {}
-            else:
-                key = self._begin_detail(decode_detail({**detail, field: ""}, len(self._numbers)))
-                self._add_detail(key, field, text)
-            self._entry_keys[place] = key
-        else:
-            self._add_detail(key, field, text)
-        known = self._entries[key]
+            if not taken_over:
+                self._begin_detail(decode_detail({**detail, field: ""}, len(self._details.numbers)))
+            key = keys[place] = self._key
+        known = self._wires.setdefault(key, {})
+        if field == "data":
+            known.setdefault(PIECES, []).append(text)
+        elif not taken_over:
+            self._record.delta(key, text)
         for name, value in detail.items():
             if name not in known or (name != field and value):
                 known[name] = value
 
-    def _begin_detail(self, block: Block) -> int:
+    def _begin_detail(self, block: Block) -> None:
         self._open(DETAILS, block)
-        key = self._key
-        self._entries[key] = {}
-        self._numbers[key] = len(self._numbers)
-        if isinstance(block, OpaqueBlock):
-            self._record.close(key, block)
-        return key
-
-    def _add_detail(self, key: int, field: str, text: str) -> None:
-        if field == "data":
-            self._entries[key].setdefault(PIECES, []).append(text)
-        else:
-            self._record.delta(key, text)
+        self._details.numbers[self._key] = len(self._details.numbers)
 
     def _is_other_detail(self, key: int, detail: dict[str, Any]) -> bool:
         """Whether a delta begins another entry although its type and index are known."""
-        known = self._entries[key]
+        known = self._wires[key]
         given = detail.get("id")
         if given and known.get("id") and given != known["id"]:
             return True
@@ -521,12 +599,13 @@ class StreamDecoder(Decoder):
 
     def _takes_over(self, text: str) -> bool:
         """Whether the entry repeats the plain thinking just before it: then they are one block."""
-        if not text or text == self._repeated or self._track not in THOUGHTS or not self._record.is_open(self._key):
+        details, key = self._details, self._key
+        if not text or text == details.repeated or self._track not in THOUGHTS or not self._record.is_open(key):
             return False
-        if self._record.text(self._key) != text:
+        if self._record.text(key) != text:
             return False
-        self._repeats.update(self._aliases.pop(self._key, [self._track]))
-        self._numbers[self._key] = len(self._numbers)
+        details.repeats.update(details.aliases.pop(key, [self._track]))
+        details.numbers[key] = len(details.numbers)
         self._track = DETAILS
         return True
 
@@ -553,19 +632,24 @@ class StreamDecoder(Decoder):
         self._record.end(read_answer(self._shell, choice, content, beside, self._given, self._compat, usage))
 
     def _close_blocks(self) -> None:
-        self._close_calls()
+        self._open_calls(all_of_them=True)
+        for call in self._calls:
+            if call.key is not None:
+                if call.is_custom() and self._record.is_open(call.key):
+                    self._record.delta(call.key, _TEXT_ENDS)
+                self._record.close(call.key, call.finished(call.whole()))
         for key in self._record.open_keys():
             self._record.close(key, self._finished(key, self._track if key == self._key else ""))  # type: ignore[arg-type]
 
     def _finished(self, key: int, track: str) -> Block:
         """The block, decoded as in a whole answer."""
         record = self._record
-        if key in self._numbers:
-            entry = {name: value for name, value in self._entries[key].items() if name != PIECES}
-            field, pieces = TEXTS[entry["type"]], self._entries[key].get(PIECES)
+        if key in self._details.numbers:
+            entry = {name: value for name, value in self._wires[key].items() if name != PIECES}
+            field, pieces = TEXTS[entry["type"]], self._wires[key].get(PIECES)
             if isinstance(entry.get(field), str):
                 entry[field] = record.text(key) if pieces is None else "".join(pieces)
-            return decode_detail(entry, self._numbers[key])
+            return decode_detail(entry, self._details.numbers[key])
         for track, at in self._tracked.items():
             if at == key:
                 given = joined(self._message.pop(track))
@@ -575,7 +659,7 @@ class StreamDecoder(Decoder):
         text, block, wire = record.text(key), record.block(key), self._wires.get(key)
         if isinstance(block, ThinkingBlock):
             if wire is None:
-                return plain_thought(text, self._aliases.get(key) or [track], self._compat)
+                return plain_thought(text, self._details.aliases.get(key) or [track], self._compat)
             rest = {name: value for name, value in wire.items() if name != PLAIN}
             return decode_part({**rest, "thinking": text if wire.get(PLAIN) else [text_chunk(text)] if text else []})
         if isinstance(block, TextBlock) and block.refusal:
@@ -599,8 +683,8 @@ class StreamDecoder(Decoder):
     def _residual(self, content: tuple[Block, ...]) -> dict[str, Any]:
         """The residual of the message, as in a whole answer."""
         marks: dict[str, Any] = {}
-        text = joined_text(content[key] for key in self._numbers)
-        repeats = [name for name in THOUGHTS if name in self._repeats]
+        text = joined_text(content[key] for key in self._details.numbers)
+        repeats = [name for name in THOUGHTS if name in self._details.repeats]
         if text and repeats != usual_repeats(False, self._compat, answer=True):
             # Thinking in plain fields, not in parts of `content`.
             thoughts = (block for block in content if isinstance(block, ThinkingBlock) and not is_detail(block))
@@ -634,7 +718,6 @@ def _escaped(text: str) -> str:
 
 
 _PADDING = frozenset({"obfuscation", "p"})  # padding against traffic analysis
-_CHOICE_SHELL = frozenset({"delta", "message", "index"})
 _GIVEN = frozenset({*TRACKS, "annotations"})  # contained in the blocks
 
 
@@ -763,7 +846,8 @@ class StreamEncoder(Encoder):
         marks = block.extra.get(API) or {}
         if marks.get(PART):
             border = self._write({"content": []}) if self._track == "thinking part" else b""
-            self._writers[index] = self._part_writer(bool(marks.get(PLAIN)))
+            plain = bool(marks.get(PLAIN))
+            self._writers[index] = lambda text: self._send_thinking_part(text if plain else [text_chunk(text)])
             self._track = ""
             return border
         if is_detail(block) and not block.redacted:
@@ -775,12 +859,8 @@ class StreamEncoder(Encoder):
             self._writers[index] = self._thought_writer(marks.get(FIELDS) or [self._compat.reasoning_field])
         return b""
 
-    def _part_writer(self, plain: bool) -> Callable[[str], bytes]:
-        def write(text: str) -> bytes:
-            thinking = text if plain else [text_chunk(text)]
-            return self._send("thinking part", {"content": [{"type": "thinking", "thinking": thinking}]})
-
-        return write
+    def _send_thinking_part(self, thinking: Any, part: dict[str, Any] = {"type": "thinking"}) -> bytes:  # noqa: B006
+        return self._send("thinking part", {"content": [{**part, "thinking": thinking}]})
 
     def _thought_writer(self, names: list[str]) -> Callable[[str], bytes]:
         apart = "\n\n" if self._track == names[0] else ""
@@ -810,7 +890,7 @@ class StreamEncoder(Encoder):
             part = encode_part_unreported(block)[0]
             if len(part) == 2 and block.thinking:
                 return b""
-            return self._send("thinking part", {"content": [{**part, "thinking": "" if marks.get(PLAIN) else []}]})
+            return self._send_thinking_part("" if marks.get(PLAIN) else [], part)
         if not is_detail(block):
             return b""
         known = self._details.pop(index, None)

@@ -111,14 +111,6 @@ class _TextAnswer(Struct):
     service_tier: OrdinaryTier = None
 
 
-def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
-    # platform.openai.com/docs/api-reference/chat/object, usage: details are parts of the counts.
-    return UsageDetail(
-        input_audio=nested_count(usage, "prompt_tokens_details", "audio_tokens"),
-        output_audio=nested_count(usage, "completion_tokens_details", "audio_tokens"),
-    )
-
-
 # https://platform.openai.com/docs/guides/images-vision, Image input requirements: PNG, JPEG, WebP, GIF without
 # animation; 500 images and 50 MB per request. The page has higher numbers now, but the 50 MB are enforced.
 # …/guides/file-inputs, Accepted file types.
@@ -191,7 +183,11 @@ OPENAI_CHAT = Wire(
         Evidence("request", 80, "messages with the chat roles", _is_request),
     ),
     telemetry="openai",
-    usage_detail=_usage_detail,
+    # platform.openai.com/docs/api-reference/chat/object, usage: details are parts of the counts.
+    usage_detail=lambda usage: UsageDetail(
+        input_audio=nested_count(usage, "prompt_tokens_details", "audio_tokens"),
+        output_audio=nested_count(usage, "completion_tokens_details", "audio_tokens"),
+    ),
     text_answer=text_answer_reader(
         _TextAnswer, lambda answer: decode_usage(answer.usage, Compat()), lambda answer: (answer.model,)
     ),
