@@ -29,7 +29,6 @@ from ..residual import (
     GENERATED,
     RESPONSE,
     fields_of,
-    keeping,
     optional,
     put_back,
     residual,
@@ -253,7 +252,14 @@ def text_chunk(text: str) -> dict[str, Any]:
 def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, marks: Mapping[str, Any]) -> dict[str, Any] | None:
     kind = marks.get(AS) or _usual_part(block)
     if kind == "input_audio":
-        return _encode_audio(block, marks)
+        given: Any = block.data
+        if marks.get(PLAIN):
+            given = block.url if given is None else given
+        elif given is not None:
+            mime = block.mime_type
+            format = {} if mime is None else {"format": _FORMATS.get(mime) or mime.removeprefix("audio/")}
+            given = {"data": given, **format}
+        return None if given is None else {"type": kind, kind: given}
     url = block.url
     if block.data is not None:
         prefix = marks.get(PREFIX)
@@ -291,17 +297,6 @@ def _encode_file(block: ImageBlock | AudioBlock | DocumentBlock, url: str | None
 
 
 _FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
-
-
-def _encode_audio(block: ImageBlock | AudioBlock | DocumentBlock, marks: Mapping[str, Any]) -> dict[str, Any] | None:
-    given: Any = block.data
-    if marks.get(PLAIN):
-        given = block.url if given is None else given
-    elif given is not None:
-        mime = block.mime_type
-        format = {} if mime is None else {"format": _FORMATS.get(mime) or mime.removeprefix("audio/")}
-        given = {"data": given, **format}
-    return None if given is None else {"type": "input_audio", "input_audio": given}
 
 
 def put_cache(wire: dict[str, Any], cache: CacheMarker) -> None:
@@ -352,7 +347,7 @@ def decode_citation(wire: dict[str, Any]) -> Citation:
         start=whole(inner.get("start_index")),
         end=whole(inner.get("end_index")),
     )
-    return keeping(citation, API, wire, encode_citation(citation, 0))
+    return with_rest(citation, wire, encode_citation(citation, 0))
 
 
 def encode_citation(citation: Citation, offset: int) -> dict[str, Any]:

@@ -28,21 +28,7 @@ from ...values.messages import (
     UserMessage,
 )
 from ..codec import ANSWER, RESULT, USER
-from ..residual import (
-    ENCODED,
-    GENERATED,
-    HINTS,
-    RESPONSE,
-    an_object,
-    each,
-    keeping,
-    optional,
-    put_back,
-    residual,
-    restored,
-    string,
-    with_residual,
-)
+from ..residual import GENERATED, RESPONSE, an_object, each, keeping, optional, put_back, residual, restored, string
 from ..results import MEDIA, Layout, encoded, gathered
 from .content import (
     ResultPairing,
@@ -168,7 +154,6 @@ _LISTS = ("content", DETAILS, "annotations", "images", "tool_calls")
 def _decode_tracks(
     wire: dict[str, Any], marks: dict[str, Any], compat: Compat, mint: Callable[[], str], *, answer: bool
 ) -> dict[str, list[Block]]:
-    """The blocks of each track."""
     tracks: dict[str, list[Block]] = {}
     details = wire.get(DETAILS)
     if isinstance(details, list) and details:
@@ -219,7 +204,9 @@ def _decode_tracks(
 def decode_assistant_part(wire: Any) -> Block:
     """Decodes a part of an assistant's content list; media get a hint, because they have tracks of their own."""
     block = decode_part(wire)
-    return with_residual(block, API, **{PART: True}) if isinstance(block, MEDIA) else block
+    if isinstance(block, MEDIA):
+        return replace(block, extra={API: {**(block.extra.get(API) or {}), PART: True}})
+    return block
 
 
 def is_audio(wire: Any) -> bool:
@@ -233,7 +220,7 @@ def decode_assistant_audio(wire: dict[str, Any], *, answer: bool) -> AudioBlock:
     if answer:
         sound = replace(sound, data=optional(wire.get("data")), transcript=optional(wire.get("transcript")))
     rest = residual(wire, encode_assistant_audio(sound, answer=answer))
-    return with_residual(sound, API, **({RESPONSE: rest} if answer else rest)) if rest else sound
+    return replace(sound, extra={API: {RESPONSE: rest} if answer else rest}) if rest else sound
 
 
 def is_legacy_call(wire: Any) -> bool:
@@ -601,9 +588,7 @@ def _decode_simply(
     if not blocks:
         return None
     extra_fields: dict[str, Any] = {"weight": wire["weight"]} if "weight" in wire else {}
-    if "content" not in wire:
-        extra_fields[HINTS] = {"content": {ENCODED: None}}
-    return tuple(blocks), extra_fields
+    return tuple(blocks), extra_fields if "content" in wire else extra_fields | residual({}, {"content": None})
 
 
 def _decode_result(wire: dict[str, Any], pairing: ResultPairing) -> ToolResultMessage:

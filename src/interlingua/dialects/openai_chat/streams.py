@@ -207,8 +207,6 @@ class _Details(Struct):
 
 
 class StreamDecoder(Decoder):
-    """Decodes the frames of a streamed answer."""
-
     API = API
 
     def __init__(self, **given: Any) -> None:
@@ -396,7 +394,12 @@ class StreamDecoder(Decoder):
             self._read_text(key, jsontext.compact(value))
             self._message[key] = value
         elif key in ("audio", "function_call") and isinstance(value, dict):
-            self._feed_accumulator(key, value)
+            # Opened when its id or name is known.
+            wire = self._message[key] = fields_of(self._message.get(key))
+            merge_delta(wire, value, ACCUMULATING)
+            if key not in self._tracked and (is_audio(wire) if key == "audio" else is_legacy_call(wire)):
+                self._open(key, AudioBlock() if key == "audio" else OpaqueBlock(dialect=API, value={}))
+                self._tracked[key] = self._key
         elif key == "images" and isinstance(value, list):
             for image in value:
                 self._open("images", decode_part(image))
@@ -463,15 +466,6 @@ class StreamDecoder(Decoder):
             if len(part) > 2:
                 known = self._wires.setdefault(self._key, {})
                 known.update((key, value) for key, value in part.items() if key not in ("type", kind))
-
-    def _feed_accumulator(self, track: str, value: dict[str, Any]) -> None:
-        """Audio, or a legacy function call: opened when its id or name is known."""
-        wire = fields_of(self._message.get(track))
-        merge_delta(wire, value, ACCUMULATING)
-        self._message[track] = wire
-        if track not in self._tracked and (is_audio(wire) if track == "audio" else is_legacy_call(wire)):
-            self._open(track, AudioBlock() if track == "audio" else OpaqueBlock(dialect=API, value={}))
-            self._tracked[track] = self._key
 
     # calls
 
@@ -567,8 +561,12 @@ class StreamDecoder(Decoder):
         text, index = optional(detail.get(field)) or "", detail.get("index")
         place = (kind, index if isinstance(index, (int, str)) else None)
         key = keys.get(place)
-        if key is not None and self._is_other_detail(key, detail):
-            key = None
+        if key is not None:
+            # Another entry, although its type and index are known: it has another id, or the block has ended.
+            known_id, id = self._wires[key].get("id"), detail.get("id")
+            is_later = detail.get("index") is None and key != self._key
+            if (id and known_id and id != known_id) or is_later or not self._record.is_open(key):
+                key = None
         taken_over = key is None and field == "text" and self._takes_over(text)
         if key is None:
             if not taken_over:
@@ -586,16 +584,6 @@ class StreamDecoder(Decoder):
     def _begin_detail(self, block: Block) -> None:
         self._open(DETAILS, block)
         self._details.numbers[self._key] = len(self._details.numbers)
-
-    def _is_other_detail(self, key: int, detail: dict[str, Any]) -> bool:
-        """Whether a delta begins another entry although its type and index are known."""
-        known = self._wires[key]
-        given = detail.get("id")
-        if given and known.get("id") and given != known["id"]:
-            return True
-        if detail.get("index") is None and key != self._key:
-            return True
-        return not self._record.is_open(key)
 
     def _takes_over(self, text: str) -> bool:
         """Whether the entry repeats the plain thinking just before it: then they are one block."""
@@ -725,8 +713,6 @@ _GIVEN = frozenset({*TRACKS, "annotations"})  # contained in the blocks
 
 
 class StreamEncoder(Encoder):
-    """Encodes a streamed answer."""
-
     encode_response = staticmethod(encode_response)
 
     def __init__(self, **given: Any) -> None:

@@ -47,9 +47,7 @@ def _is_request(value: Any) -> bool:
     for message in shapes.messages(value):
         if message.get("role") not in _ROLES or ("content" not in message and not _OTHER_TEXT.isdisjoint(message)):
             return False
-        has_content = (
-            has_content or "content" in message or len(message) == 1 or not _CONTENT_FIELDS.isdisjoint(message)
-        )
+        has_content = has_content or len(message) == 1 or not _CONTENT_FIELDS.isdisjoint(message)
     return has_content
 
 
