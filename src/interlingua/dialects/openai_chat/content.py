@@ -25,18 +25,7 @@ from ...values.messages import (
     ToolCall,
 )
 from ..openai_shared import data_url, odd_prefix, read_data_url
-from ..residual import (
-    GENERATED,
-    RESPONSE,
-    fields_of,
-    optional,
-    put_back,
-    residual,
-    restored,
-    string,
-    whole,
-    with_residual,
-)
+from ..residual import GENERATED, RESPONSE, fields_of, optional, put_back, residual, restored, string, whole
 from ..results import MEDIA
 from .facts import API, AS, BREAKPOINT, CACHE, CUSTOM, FLAT, MEDIA_RULE, OBJECT, PART, PLAIN, PREFIX, SPLIT
 
@@ -164,7 +153,7 @@ def _as(kind: str, block: Any, marks: dict[str, Any] = {}) -> Any:  # noqa: B006
     """The block with hints: these, and `~as` if it is usually another kind of part."""
     if kind != _usual_part(block):
         marks = {**marks, AS: kind}
-    return with_residual(block, API, **marks) if marks else block
+    return replace(block, extra={API: {**(block.extra.get(API) or {}), **marks}}) if marks else block
 
 
 def _usual_part(block: ImageBlock | AudioBlock | DocumentBlock) -> str:
@@ -425,7 +414,8 @@ def decode_call(wire: Any, mint: Callable[[], str], *, answer: bool = False) -> 
         return with_rest(call, wire, encode_call(call))
     call = replace(call, arguments_text=None)
     meant = {**wire, "function": {**wire["function"], "arguments": "{}"}}
-    return with_residual(with_rest(call, meant, encode_call(call)), API, **{RESPONSE: residual(wire, meant)})
+    call = with_rest(call, meant, encode_call(call))
+    return replace(call, extra={API: {**(call.extra.get(API) or {}), RESPONSE: residual(wire, meant)}})
 
 
 def _read_call(wire: Any, mint: Callable[[], str], answer: bool) -> ToolCall:

@@ -43,16 +43,14 @@ CHOICE = "~choice"  # of an answer: further fields of the choice
 CHOICES = "~choices"  # of an answer: the choices after the first
 NONE = "~none"  # of an answer: it has no choice
 NO_MESSAGE = "~unsaid"  # of an answer: the choice has no message
-FILTERED = "content_filter"
 # Options that are one field each; hosts have several names for the others.
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k"}
+PARALLEL = {"parallel_tools": "parallel_tool_calls"}
 # platform.openai.com/docs/api-reference/chat/create, `prompt_cache_key`: requests with one key reach one cache.
 SERVICE = {"session_id": "prompt_cache_key", "service_tier": "service_tier"}
 
 CACHE, BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
 MEDIA_RULE = "a part has one source: data with its type, a URL or, for files, an id"
-
-STRINGS = frozenset({*THOUGHTS, "content", "refusal"})
 
 # platform.openai.com/docs/api-reference/chat/object, `finish_reason`; and values of hosts: `model_length` (Mistral),
 # `insufficient_system_resource` (DeepSeek), `sensitive`, `network_error` and `model_context_window_exceeded` (Z.AI).
@@ -71,8 +69,6 @@ STOP_REASONS: dict[str, StopReason] = {
     "insufficient_system_resource": "error",
     "model_context_window_exceeded": "error",  # the conversation does not fit: an overflow, not a short answer
 }
-WIRE_STOP_REASONS = {"stop": "stop", "toolUse": "tool_calls", "length": "length", "error": "error", "aborted": "stop"}
-PIECES = "~pieces"  # fragments of a string, stored in its object
 
 # Fields that differ between streamed and whole answers, as paths into the message: a stream has another `object` and an
 # `index` in all calls and details, as some hosts have in whole answers; one host has a `delta` beside the message.

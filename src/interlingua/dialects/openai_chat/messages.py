@@ -109,15 +109,9 @@ def plain_thought(text: str, names: list[str], compat: Compat) -> ThinkingBlock:
 
 def text_in(details: list[Any]) -> str:
     if len(details) == 1 and isinstance(details[0], dict):
-        text = details[0].get("text") or details[0].get("summary")
-        return text if isinstance(text, str) else ""
-    return "".join(
-        detail[word]
-        for detail in details
-        if isinstance(detail, dict)
-        for word in ("text", "summary")
-        if isinstance(detail.get(word), str)
-    )
+        return optional(details[0].get("text") or details[0].get("summary")) or ""
+    texts = (detail.get(name) for detail in details if isinstance(detail, dict) for name in ("text", "summary"))
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 # --- the assistant's message, wire to ours ---------------------------------------------------------------------------

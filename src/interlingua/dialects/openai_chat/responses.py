@@ -32,12 +32,10 @@ from .facts import (
     API,
     CHOICE,
     CHOICES,
-    FILTERED,
     NO_MESSAGE,
     NONE,
     RESPONSE_SUPPORT,
     STOP_REASONS,
-    WIRE_STOP_REASONS,
     Compat,
     compat_of,
     decode_error,
@@ -46,6 +44,9 @@ from .facts import (
     find_usage,
 )
 from .messages import decode_assistant, encode_assistant
+
+_FILTERED = "content_filter"
+_WIRE_STOP_REASONS = {"stop": "stop", "toolUse": "tool_calls", "length": "length", "error": "error", "aborted": "stop"}
 
 
 def read_answer(
@@ -60,7 +61,7 @@ def read_answer(
     """The message with this content, which is already decoded; `choice` is None if the answer has none."""
     stop = optional((choice or {}).get("finish_reason"))
     if choice is None and filters_of(envelope):
-        stop = FILTERED
+        stop = _FILTERED
     reason = reason_of(stop, content)
     message = replace(
         base,
@@ -100,7 +101,7 @@ def _error_message(stop: str | None, choice: Mapping[str, Any], content: tuple[B
     refusal = "".join(block.text for block in content if isinstance(block, TextBlock) and block.refusal)
     if refusal:
         return f"the model refused: {refusal}"
-    filters = ", ".join(filters_of(choice)) if stop == FILTERED else ""
+    filters = ", ".join(filters_of(choice)) if stop == _FILTERED else ""
     return f"the provider stopped: {stop or 'no reason given'}{filters and f' ({filters})'}"
 
 
@@ -176,7 +177,7 @@ def wire_stop_reason(message: AssistantMessage) -> str | None:
         return stop
     if message.stop_reason == "error" and reason_of("stop", content) == "error":
         return "stop"  # the refusal shows the failure
-    return WIRE_STOP_REASONS.get(message.stop_reason or "")
+    return _WIRE_STOP_REASONS.get(message.stop_reason or "")
 
 
 @response_decoder(API)

@@ -48,12 +48,10 @@ from .facts import (
     FIELDS,
     PART,
     PARTS,
-    PIECES,
     PLAIN,
     PLAIN_HOST,
     RANKS,
     REPEATS,
-    STRINGS,
     THOUGHTS,
     TRACKS,
     compat_of,
@@ -90,24 +88,26 @@ from .responses import (
 
 # --- JSON values in fragments ----------------------------------------------------------------------------------------
 
-ACCUMULATING = frozenset({*STRINGS, "arguments", "input", "data", "transcript", "text", "summary"})
+_PIECES = "~pieces"  # fragments of a string, stored in its object
+_STRINGS = frozenset({*THOUGHTS, "content", "refusal"})
+_ACCUMULATING = frozenset({*_STRINGS, "arguments", "input", "data", "transcript", "text", "summary"})
 
 
-class Pieces(list[str]):
+class _Pieces(list[str]):
     """The fragments of a string."""
 
 
-def merge_delta(known: dict[str, Any], delta: dict[str, Any], accumulator: Iterable[str]) -> None:
+def _merge_delta(known: dict[str, Any], delta: dict[str, Any], accumulator: Iterable[str]) -> None:
     """Merges a delta: strings under these names are appended, lists joined by `index`, other values replaced."""
     for key, value in delta.items():
         before = known.get(key)
         if isinstance(value, str) and key in accumulator and before:
-            if isinstance(before, Pieces):
+            if isinstance(before, _Pieces):
                 before.append(value)
             else:
-                known[key] = Pieces([str(before), value])
+                known[key] = _Pieces([str(before), value])
         elif isinstance(value, dict) and isinstance(before, dict):
-            merge_delta(before, value, accumulator)
+            _merge_delta(before, value, accumulator)
         elif isinstance(value, list) and isinstance(before, list):
             for item in value:
                 # In deltas, entries of a list that belong together have the same `index`; those without one are
@@ -118,25 +118,25 @@ def merge_delta(known: dict[str, Any], delta: dict[str, Any], accumulator: Itera
                 if found is None:
                     before.append(item)
                 else:
-                    merge_delta(found, item, accumulator)
+                    _merge_delta(found, item, accumulator)
         # Later chunks repeat fields as null or "", which must not replace the value.
         elif key not in known or (value is not None and not (value == "" and before)):
             known[key] = value
 
 
-def joined(value: Any) -> Any:
+def _joined(value: Any) -> Any:
     """A value with all fragments joined."""
-    if isinstance(value, Pieces):
+    if isinstance(value, _Pieces):
         return "".join(value)
     if isinstance(value, dict):
-        return {key: joined(item) if isinstance(item, (dict, list)) else item for key, item in value.items()}
-    return [joined(item) for item in value] if isinstance(value, list) else value
+        return {key: _joined(item) if isinstance(item, (dict, list)) else item for key, item in value.items()}
+    return [_joined(item) for item in value] if isinstance(value, list) else value
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
-class CallAccumulator:
+class _Call:
     """The deltas of one call so far."""
 
     __slots__ = ("id", "key", "name", "pieces", "wire")
@@ -183,7 +183,7 @@ class CallAccumulator:
         return self.wire
 
 
-def begins_another(call: CallAccumulator, text: str | None, name: Any, arguments: Any) -> bool:
+def _begins_another(call: _Call, text: str | None, name: Any, arguments: Any) -> bool:
     """Whether a delta with a known index begins another call: some hosts reuse an index.
 
     It does with another id and a name, or no other field; another id with arguments only is a host that changes ids.
@@ -223,8 +223,8 @@ class StreamDecoder(Decoder):
         self._key = -1  # of the block that opened last: the number of blocks before it
         self._track = ""  # its field of the message
         self._pairing = ResultPairing(self._mint)
-        self._calls: list[CallAccumulator] = []
-        self._by_index: dict[int, CallAccumulator] = {}
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
         self._opened = 0  # how many of the calls are open
         self._details = _Details()
         # The next chunk, if it looks like the last one: its track, its choice without the delta, its delta without the
@@ -354,7 +354,7 @@ class StreamDecoder(Decoder):
             elif key == "usage":
                 self._choice[key] = value  # some hosts send growing counts in every chunk: the last counts, no sum
             elif key not in ("delta", "message", "index"):
-                merge_delta(self._choice, {key: value}, ())
+                _merge_delta(self._choice, {key: value}, ())
 
     def _read_many(self, delta: dict[str, Any], reported: list[str]) -> None:
         """A delta of several kinds: thinking first, then text, then calls; the same text is read once."""
@@ -373,13 +373,13 @@ class StreamDecoder(Decoder):
         others = [key for key in reported if key not in THOUGHTS or delta[key].__class__ is not str]
         if "function_call" in others and repeats_call(delta):
             others.remove("function_call")
-            merge_delta(self._message, {"function_call": delta["function_call"]}, ACCUMULATING)
+            _merge_delta(self._message, {"function_call": delta["function_call"]}, _ACCUMULATING)
         for key in others if len(others) == 1 else sorted(others, key=lambda key: RANKS.get(key, len(RANKS))):
             self._read_field(key, delta[key])
         self._details.repeated = ""
 
     def _read_field(self, key: str, value: Any) -> None:
-        if key in STRINGS and isinstance(value, str):
+        if key in _STRINGS and isinstance(value, str):
             self._read_text(key, value)
         elif key == "tool_calls" and isinstance(value, list):
             self._read_calls(value)
@@ -396,7 +396,7 @@ class StreamDecoder(Decoder):
         elif key in ("audio", "function_call") and isinstance(value, dict):
             # Opened when its id or name is known.
             wire = self._message[key] = fields_of(self._message.get(key))
-            merge_delta(wire, value, ACCUMULATING)
+            _merge_delta(wire, value, _ACCUMULATING)
             if key not in self._tracked and (is_audio(wire) if key == "audio" else is_legacy_call(wire)):
                 self._open(key, AudioBlock() if key == "audio" else OpaqueBlock(dialect=API, value={}))
                 self._tracked[key] = self._key
@@ -405,18 +405,18 @@ class StreamDecoder(Decoder):
                 self._open("images", decode_part(image))
                 self._record.close(self._key, decode_part(image))
         else:
-            merge_delta(self._message, {key: value}, ())
+            _merge_delta(self._message, {key: value}, ())
 
     def _read_other(self, choice: dict[str, Any]) -> None:
         """Another choice than the first: assembled as in a whole answer."""
         known = self._others.setdefault(choice["index"], {})
         for key, value in choice.items():
             if key in ("delta", "message"):
-                merge_delta(known.setdefault("message", {}), value or {}, ACCUMULATING)
+                _merge_delta(known.setdefault("message", {}), value or {}, _ACCUMULATING)
             elif key == "finish_reason":
                 known[key] = value or known.get(key)
             else:
-                merge_delta(known, {key: value}, ())
+                _merge_delta(known, {key: value}, ())
 
     # blocks
 
@@ -474,7 +474,7 @@ class StreamDecoder(Decoder):
     # Mistral), an empty id in later deltas, indices from 1: so neither the index nor the number of deltas is relied on.
     def _read_calls(self, deltas: list[Any]) -> None:
         """Handles the calls of one chunk. A call opens when its id and name are known, and all before it are open."""
-        touched: list[CallAccumulator] = []  # in this chunk
+        touched: list[_Call] = []  # in this chunk
         for delta in deltas:
             function = delta.get("function") or {}
             arguments = function.get("arguments")
@@ -499,16 +499,14 @@ class StreamDecoder(Decoder):
                     self._open_calls()
             touched.append(call)
 
-    def _find_call(
-        self, delta: dict[str, Any], function: dict[str, Any], touched: list[CallAccumulator]
-    ) -> CallAccumulator:
+    def _find_call(self, delta: dict[str, Any], function: dict[str, Any], touched: list[_Call]) -> _Call:
         """The call of a delta: by its index, else by its id, else the last one; or a new one."""
         index, given, name = delta.get("index"), real_id(delta.get("id")), function.get("name")
         index = natural(index) if isinstance(index, str) else whole(index)  # some hosts send a string
-        call: CallAccumulator | None
+        call: _Call | None
         if index is not None:
             call = self._by_index.get(index)
-            if call is not None and begins_another(call, given, name, function.get("arguments")):
+            if call is not None and _begins_another(call, given, name, function.get("arguments")):
                 call = None
         elif given is not None:
             call = next((known for known in self._calls if known.id == given), None)
@@ -519,7 +517,7 @@ class StreamDecoder(Decoder):
             if call is not None and name and call.name and (name != call.name or call in touched):
                 call = None
         if call is None:
-            call = CallAccumulator()
+            call = _Call()
             self._calls.append(call)
             if index is not None:
                 self._by_index[index] = call
@@ -574,7 +572,7 @@ class StreamDecoder(Decoder):
             key = keys[place] = self._key
         known = self._wires.setdefault(key, {})
         if field == "data":
-            known.setdefault(PIECES, []).append(text)
+            known.setdefault(_PIECES, []).append(text)
         elif not taken_over:
             self._record.delta(key, text)
         for name, value in detail.items():
@@ -602,7 +600,7 @@ class StreamDecoder(Decoder):
     def _finish(self) -> None:
         if not self._message and not self._choice and self._others:
             first = self._others.pop(min(self._others, key=str))
-            self._read_choice(joined(first))
+            self._read_choice(_joined(first))
         self._close_blocks()
         if self._latest:
             self._merge_envelope(self._latest)
@@ -611,7 +609,7 @@ class StreamDecoder(Decoder):
         beside: dict[str, Any] = {MESSAGE: extra_fields} if extra_fields else {}
         if self._others:
             beside[CHOICES] = [
-                joined(other) for _, other in sorted(self._others.items(), key=lambda item: str(item[0]))
+                _joined(other) for _, other in sorted(self._others.items(), key=lambda item: str(item[0]))
             ]
         choice = self._choice or None
         if choice is not None and isinstance(choice.get("error"), dict):  # OpenRouter sends errors inside a choice
@@ -633,14 +631,14 @@ class StreamDecoder(Decoder):
         """The block, decoded as in a whole answer."""
         record = self._record
         if key in self._details.numbers:
-            entry = {name: value for name, value in self._wires[key].items() if name != PIECES}
-            field, pieces = TEXTS[entry["type"]], self._wires[key].get(PIECES)
+            entry = {name: value for name, value in self._wires[key].items() if name != _PIECES}
+            field, pieces = TEXTS[entry["type"]], self._wires[key].get(_PIECES)
             if isinstance(entry.get(field), str):
                 entry[field] = record.text(key) if pieces is None else "".join(pieces)
             return decode_detail(entry, self._details.numbers[key])
         for track, at in self._tracked.items():
             if at == key:
-                given = joined(self._message.pop(track))
+                given = _joined(self._message.pop(track))
                 if track == "audio":
                     return decode_assistant_audio(given, answer=True)
                 return OpaqueBlock(dialect=API, value={track: given})
@@ -686,7 +684,7 @@ class StreamDecoder(Decoder):
         encoded = encode_assistant(content, marks, self._compat, QUIET, answer=True)
         beside = {
             key: value
-            for key, value in joined(self._message).items()
+            for key, value in _joined(self._message).items()
             if not (encoded.get(key) and key in _GIVEN) or (key == "content" and value)
         }
         wire = {**encoded, **beside}
@@ -918,7 +916,7 @@ class StreamEncoder(Encoder):
                     blank = text
                     return b""
                 blank = None
-                calls[index][PIECES] = True
+                calls[index][_PIECES] = True
             return b"".join((self._head, opening, json_line(text), b"}}]}", _TAIL))
 
         return write
@@ -932,7 +930,7 @@ class StreamEncoder(Encoder):
         for kind in ("function", "custom"):
             if kind in rest:
                 more = {key: value for key, value in rest[kind].items() if known.get(kind, {}).get(key) != value}
-                if PIECES in known and isinstance(more.get("arguments"), str):
+                if _PIECES in known and isinstance(more.get("arguments"), str):
                     del more["arguments"]
                 rest[kind] = more
         rest = {key: value for key, value in rest.items() if value != {} or key not in ("function", "custom")}
