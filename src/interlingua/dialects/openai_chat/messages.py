@@ -570,7 +570,7 @@ _SIMPLE = frozenset({"role", "content", "tool_calls", "weight"})  # `weight` is 
 def _decode_simply(
     wire: dict[str, Any], content: Any, mint: Callable[[], str]
 ) -> tuple[tuple[Block, ...], dict[str, Any]] | None:
-    """Fast path of `decode_assistant` for plain text and calls; None for any other message."""
+    """Fast path of `decode_assistant` for text and calls alone; None for any other message."""
     calls = wire.get("tool_calls", ())
     if not (content is None or (type(content) is str and content)) or not wire.keys() <= _SIMPLE:
         return None

@@ -555,22 +555,26 @@ class StreamDecoder(Decoder):
             self._begin_detail(opaque)
             self._record.close(self._key, opaque)
             return
-        field, keys = TEXTS[kind], self._details.keys
-        text, index = optional(detail.get(field)) or "", detail.get("index")
+        field = TEXTS[kind]
+        text = detail.get(field)
+        if text.__class__ is not str:
+            text = ""
+        index = detail.get("index")
         place = (kind, index if isinstance(index, (int, str)) else None)
-        key = keys.get(place)
+        key = self._details.keys.get(place)
         if key is not None:
             # Another entry, although its type and index are known: it has another id, or the block has ended.
-            known_id, id = self._wires[key].get("id"), detail.get("id")
-            is_later = detail.get("index") is None and key != self._key
-            if (id and known_id and id != known_id) or is_later or not self._record.is_open(key):
+            id, is_later = detail.get("id"), index is None and key != self._key
+            is_other = id and id != self._wires[key].get("id", id) and self._wires[key]["id"]
+            if is_other or is_later or not self._record.is_open(key):
                 key = None
         taken_over = key is None and field == "text" and self._takes_over(text)
         if key is None:
             if not taken_over:
                 self._begin_detail(decode_detail({**detail, field: ""}, len(self._details.numbers)))
-            key = keys[place] = self._key
-        known = self._wires.setdefault(key, {})
+            key = self._details.keys[place] = self._key
+            self._wires[key] = {}
+        known = self._wires[key]
         if field == "data":
             known.setdefault(_PIECES, []).append(text)
         elif not taken_over:
@@ -669,12 +673,12 @@ class StreamDecoder(Decoder):
     def _residual(self, content: tuple[Block, ...]) -> dict[str, Any]:
         """The residual of the message, as in a whole answer."""
         marks: dict[str, Any] = {}
-        text = joined_text(content[key] for key in self._details.numbers)
-        repeats = [name for name in THOUGHTS if name in self._details.repeats]
-        if text and repeats != usual_repeats(False, self._compat, answer=True):
+        if self._details.numbers and joined_text(content[key] for key in self._details.numbers):
+            repeats = [name for name in THOUGHTS if name in self._details.repeats]
             # Thinking in plain fields, not in parts of `content`.
             thoughts = (block for block in content if isinstance(block, ThinkingBlock) and not is_detail(block))
-            if all((block.extra.get(API) or {}).get(PART) for block in thoughts):
+            plain = any(not (block.extra.get(API) or {}).get(PART) for block in thoughts)
+            if not plain and repeats != usual_repeats(False, self._compat, answer=True):
                 marks[REPEATS] = repeats
         if self._listed:  # unless encoding the blocks gives a content list with the same parts
             usual = encode_assistant(content, {}, PLAIN_HOST, QUIET, answer=True)["content"]
@@ -933,7 +937,8 @@ class StreamEncoder(Encoder):
                 if _PIECES in known and isinstance(more.get("arguments"), str):
                     del more["arguments"]
                 rest[kind] = more
-        rest = {key: value for key, value in rest.items() if value != {} or key not in ("function", "custom")}
+                if not more:
+                    del rest[kind]
         return self._write({"tool_calls": [{"index": known["index"], **rest}]}) if rest else b""
 
     def _end_block(self, index: int, block: Block) -> bytes:
