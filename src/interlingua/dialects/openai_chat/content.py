@@ -82,20 +82,21 @@ def chunk_text(chunk: dict[str, Any]) -> str:
 
 
 def _decode_by_url(wire: dict[str, Any]) -> Any:
-    """`image_url` and `audio_url` have an object with a URL; some hosts have the URL itself, as `document_url` has."""
+    """`image_url` and `audio_url`: an object with a URL; some hosts have the URL itself."""
     kind = wire["type"]
-    given, usual = wire[kind], _USUAL_BLOCKS[kind]
-    if usual is DocumentBlock:
-        block = _decode_source(wire, string(given), usual)
-        titled = isinstance(block, DocumentBlock)
-        return _as(kind, replace(block, title=optional(wire.get("document_name"))) if titled else block)
+    given, usual = wire[kind], ImageBlock if kind == "image_url" else AudioBlock
     if isinstance(given, str):
         return _as(kind, _decode_source(wire, given, usual), {PLAIN: True})
     block = _decode_source(wire, string(given["url"]), usual)
     return _as(kind, replace(block, detail=optional(given.get("detail"))) if isinstance(block, ImageBlock) else block)
 
 
-_USUAL_BLOCKS = {"image_url": ImageBlock, "audio_url": AudioBlock, "document_url": DocumentBlock}
+def _decode_document_url(wire: dict[str, Any]) -> Any:
+    block, title = (
+        _decode_source(wire, string(wire["document_url"]), DocumentBlock),
+        optional(wire.get("document_name")),
+    )
+    return _as("document_url", replace(block, title=title) if isinstance(block, DocumentBlock) else block)
 
 
 def _decode_file(wire: dict[str, Any]) -> Any:
@@ -131,7 +132,7 @@ _PART_DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     # `input_audio`.
     "image_url": _decode_by_url,
     "audio_url": _decode_by_url,
-    "document_url": _decode_by_url,
+    "document_url": _decode_document_url,
     "file": _decode_file,
     "input_audio": _decode_input_audio,
 }
