@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Callable, Mapping
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -504,9 +504,14 @@ class ResultPairing:
     """
 
     def __init__(self, mint: Callable[[int], str] | None = None) -> None:
-        self.mint: Callable[[], str] = map(mint or "call_{}".format, count()).__next__
+        self._mint = mint
+        self._generated = 0
         self._names: dict[str, str] = {}
         self._open: list[tuple[str | None, str, str]] = []  # (wire id, id, name) of calls without a result
+
+    def mint(self) -> str:
+        number, self._generated = self._generated, self._generated + 1
+        return self._mint(number) if self._mint is not None else f"call_{number}"
 
     def turn(self) -> None:
         """Starts the turn of another assistant message."""

@@ -45,7 +45,6 @@ NONE = "~none"  # of an answer: it has no choice
 NO_MESSAGE = "~unsaid"  # of an answer: the choice has no message
 # Options that are one field each; hosts have several names for the others.
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k"}
-PARALLEL = {"parallel_tools": "parallel_tool_calls"}
 # platform.openai.com/docs/api-reference/chat/create, `prompt_cache_key`: requests with one key reach one cache.
 SERVICE = {"session_id": "prompt_cache_key", "service_tier": "service_tier"}
 

@@ -250,17 +250,9 @@ def encode_assistant_audio(sound: AudioBlock, *, answer: bool) -> dict[str, Any]
 def encode_assistant(
     blocks: tuple[Block, ...], residual: Mapping[str, Any], compat: Compat, report: Reporter, *, answer: bool
 ) -> dict[str, Any]:
-    emitted = None
-    if not residual or not (residual.get(PARTS) or residual.get(INDEXED)):  # other hints are of other content
-        emitted = _encode_simply(blocks, compat, answer)
-    if emitted is not None:
-        return emitted
-    assistant_encode = _AssistantEncode(residual, compat, report, answer=answer)
-    for at, block in enumerate(blocks):
-        report.block = at
-        assistant_encode.add(block)
-    report.block = None
-    return assistant_encode.message()
+    hinted = residual and (residual.get(PARTS) or residual.get(INDEXED))  # other hints are of other content
+    simple = None if hinted else _encode_simply(blocks, compat, answer)
+    return simple or _AssistantEncode(residual, compat, report, answer=answer).encode(blocks)
 
 
 def _encode_simply(content: tuple[Block, ...], compat: Compat, answer: bool) -> dict[str, Any] | None:
@@ -275,7 +267,7 @@ def _encode_simply(content: tuple[Block, ...], compat: Compat, answer: bool) -> 
                 return None
             calls.append(encode_call(block, answer=answer))
         elif kind is TextBlock:
-            if text is not None or calls or not is_plain(block) or not (block.text or not answer):
+            if text is not None or calls or not is_plain(block) or (answer and not block.text):
                 return None
             text = block.text
         elif kind is ThinkingBlock:
@@ -320,7 +312,7 @@ class _AssistantEncode:
         self.calls: list[Any] = []
         self.merged = False
 
-    def add(self, block: Block) -> None:
+    def _add(self, block: Block) -> None:
         put = self._USUAL.get(type(block))
         if put is not None:
             put(self, block)
@@ -457,7 +449,11 @@ class _AssistantEncode:
                 self.report.lost(name, "sound of the assistant is known by its id", field=camel_case(name))
         self._run("audio")
 
-    def message(self) -> dict[str, Any]:
+    def encode(self, blocks: Iterable[Block]) -> dict[str, Any]:
+        for at, block in enumerate(blocks):
+            self.report.block = at
+            self._add(block)
+        self.report.block = None
         content: Any = "" if self.blank else None if self.runs or self.answer else []
         is_text = all(plain for plain, _ in self.content) and (self.answer or len(self.content) < 2)
         if self.parts_kept or not is_text:
@@ -691,8 +687,11 @@ def _encode_assistant(message: AssistantMessage, compat: Compat, report: Reporte
         emitted = {"role": "assistant", "content": content}
         if content is not None:
             report.lost("content", "a string is read as one text", "record", field="content")
+    elif extra_fields:
+        emitted = encode_assistant(content, extra_fields, compat, report, answer=False)
     else:
-        emitted = encode_assistant(content, extra_fields or {}, compat, report, answer=False)
+        simple = _encode_simply(content, compat, False)
+        emitted = simple or _AssistantEncode({}, compat, report, answer=False).encode(content)
     if extra_fields:
         emitted = put_back(emitted, extra_fields)
     # …/chat/create: `content` is required unless the message has calls; these hosts refuse null beside them too.

@@ -37,7 +37,7 @@ from ..residual import (
     whole,
 )
 from .content import decode_cache, decode_part, put_cache
-from .facts import API, AS, FIELD_SUPPORT, PARALLEL, PLAIN_HOST, SAMPLING, SERVICE, Compat, compat_of
+from .facts import API, AS, FIELD_SUPPORT, PLAIN_HOST, SAMPLING, SERVICE, Compat, compat_of
 from .messages import decode_messages, encode_content, encode_messages, plain_message
 
 # --- reasoning, in the fields of each kind of host -------------------------------------------------------------------
@@ -134,11 +134,12 @@ def decode_options(wire: dict[str, Any], given: Given, compat: Compat) -> Option
         max_tokens=_decode_field(
             wire, ("max_completion_tokens", "max_tokens"), compat.max_tokens_field, "~max_tokens", marks
         ),
-        **read_options(wire, SAMPLING | SERVICE | PARALLEL),
+        **read_options(wire, SAMPLING | SERVICE),
         stop=(stop,) if isinstance(stop, str) else strings(stop),
         seed=_decode_field(wire, ("seed", "random_seed"), compat.seed_field, "~seed", marks),
         reasoning=decode_reasoning(wire, compat),
         tool_choice=_decode_choice(wire.get("tool_choice")),
+        parallel_tools=flag(wire.get("parallel_tool_calls")),
         output_schema=_decode_schema(wire.get("response_format")),
         cache_retention=_decode_retention(wire.get("prompt_cache_retention"), marks),
         metadata=_decode_metadata(wire, marks),
@@ -237,7 +238,8 @@ def encode_options(body: dict[str, Any], options: Options, compat: Compat, repor
         body[marks.get("~seed", compat.seed_field)] = options.seed
     if options.tool_choice is not None:
         body["tool_choice"] = _encode_choice(options.tool_choice, report)
-    write_options(body, options, PARALLEL)
+    if options.parallel_tools is not None:
+        body["parallel_tool_calls"] = options.parallel_tools
     if options.reasoning is not None:
         encode_reasoning(body, options.reasoning, compat, report)
     if options.output_schema is not None:
@@ -426,7 +428,7 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
     body["messages"] = messages if system is None else [system, *messages]
     if context.tools is not None:
         body["tools"] = encode_tools(context.tools, API, lambda spec: _encode_tool(spec, compat), report)
-        for at, spec in enumerate(() if compat.supports_strict_mode else context.tools):
+        for at, spec in enumerate(context.tools if not compat.supports_strict_mode else ()):
             if spec.strict is not None and spec.dialect is None:
                 report.at(f"$.tools[{at}].strict", "strict", "this host does not know strict schemas", "weakened")
     encode_options(body, request.options, compat, report)
