@@ -401,10 +401,10 @@ def shifted(citation: Citation, before: int) -> Citation:
 def decode_call(wire: Any, mint: Callable[[], str], *, answer: bool = False) -> Block:
     """Decodes an entry of `tool_calls`. In an answer, blank arguments are decoded as none."""
     if type(wire) is dict and len(wire) == 3 and wire.get("type") == "function":  # fast path: no residual
-        function, id = wire.get("function"), real_id(wire.get("id"))
-        if type(function) is dict and len(function) == 2 and id is not None:
+        function, id = wire.get("function"), wire.get("id")
+        if type(function) is dict and len(function) == 2 and type(id) is str and id not in ("", "null"):
             name, given = function.get("name"), function.get("arguments")
-            if type(name) is str and type(given) is str and (given.strip() or not answer):
+            if type(name) is str and type(given) is str and (not answer or given.strip()):
                 arguments, text, broken = parse_arguments(given)
                 return ToolCall(id=id, name=name, arguments=arguments, arguments_text=text, parse_error=broken)
     try:

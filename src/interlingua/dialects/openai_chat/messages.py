@@ -1,6 +1,7 @@
 """Messages: decoding and encoding, one to one; those of an assistant by their tracks (thinking, text, calls, …)."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -124,7 +125,7 @@ def decode_assistant(
     marks: dict[str, Any] = {}
     tracks = _decode_tracks(wire, marks, compat, mint, answer=answer)
     blocks = tuple(sourced([block for track in TRACKS for block in tracks.get(track, ())], wire))
-    return blocks, _residual_of(wire, marks, lambda: encode_assistant(blocks, marks, compat, QUIET, answer=answer))
+    return blocks, _residual_of(wire, marks, partial(encode_assistant, blocks, marks, compat, QUIET, answer=answer))
 
 
 def _residual_of(wire: dict[str, Any], marks: dict[str, Any], encode: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -574,7 +575,8 @@ def _decode_simply(
     if "tool_calls" in wire:
         if type(calls) is not list or not calls:
             return None
-        blocks += [decode_call(call, mint) for call in calls]
+        for call in calls:
+            blocks.append(decode_call(call, mint))  # noqa: PERF401 - a list for the one call of most messages costs more
     if not blocks:
         return None
     extra_fields: dict[str, Any] = {"weight": wire["weight"]} if "weight" in wire else {}
@@ -589,7 +591,6 @@ def _decode_result(wire: dict[str, Any], pairing: ResultPairing) -> ToolResultMe
     call_id, name = pairing.answered(given)
     result = replace(
         RESULT,
-        extra={},
         tool_call_id=pairing.mint() if call_id is None else call_id,
         tool_name=name if name is not None else optional(wire.get("name")),
         content=blocks,
@@ -598,7 +599,7 @@ def _decode_result(wire: dict[str, Any], pairing: ResultPairing) -> ToolResultMe
     if is_bare and call_id is not None and call_id == given:
         return result
     marks: dict[str, Any] = {} if call_id == given else {GENERATED: True}
-    extra_fields = _residual_of(wire, marks, lambda: _encode_result_message(result, marks, QUIET))
+    extra_fields = _residual_of(wire, marks, partial(_encode_result_message, result, marks, QUIET))
     return replace(result, extra={API: extra_fields}) if extra_fields else result
 
 
