@@ -2002,3 +2002,16 @@ def test_a_call_may_have_no_function(call: dict[str, Any]) -> None:
     assert il.encode(conversation, "openai-completions").body == body
     said = json.dumps(il.encode(conversation, "anthropic-messages").body)
     assert '"input": {"a": 1}' in said and '"done"' in said and "No result" not in said
+
+
+def test_a_stream_repeats_calls_that_are_no_objects() -> None:
+    """What a host sends instead of a call is written again as it came, between calls."""
+    given = [1.5, {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}, ["x"]]
+    message = {"role": "assistant", "content": None, "tool_calls": given}
+    body = {"id": "r", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+    answer = wire.decode_response(body)
+    encoder = wire.StreamEncoder()
+    written = b"".join(map(encoder.feed, unfold(answer)))
+    deltas = [json.loads(line[6:])["choices"] for line in written.split(b"\n\n") if line.startswith(b"data: {")]
+    calls = [call for choices in deltas for choice in choices for call in choice["delta"].get("tool_calls", ())]
+    assert [1.5, ["x"]] == [call for call in calls if not isinstance(call, dict)]

@@ -13,7 +13,8 @@ after the results: see `results`), `~repeats` (fields that repeat the text of th
 the parts of `content`), `~fields` and `~detail` (where thinking was), `~as`, `~plain`, `~prefix` and `~split` (spelling
 of media and thinking), `~object` and `~custom` (the form of a call).
 
-In reading order: `facts`, `content`, `messages`, `requests`, `responses`, `streams`; `wire` makes the `Wire` of them.
+In reading order: `facts`, `content`, `messages`, `requests`, `responses`, `accumulators`, `streams`; `wire` makes the
+`Wire` of them.
 """
 
 from ..framing import sse_framing as framing

@@ -1,6 +1,6 @@
 """Streamed responses: decoding and encoding. platform.openai.com/docs/api-reference/chat-streaming"""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -24,11 +24,11 @@ from ..framing import Frame, json_line, write_sse
 from ..openai_shared import encode_error
 from ..residual import MESSAGE, fields_of, optional, put_back, residual, restored, whole
 from ..streaming import Decoder, Encoder
+from .accumulators import ACCUMULATING, STRINGS, CallParts, begins_another, joined, merge_delta
 from .content import (
     ResultPairing,
     are_sources,
     chunks_in,
-    decode_call,
     decode_citation,
     decode_part,
     encode_call,
@@ -86,112 +86,7 @@ from .responses import (
     wire_stop_reason,
 )
 
-# --- JSON values in fragments ----------------------------------------------------------------------------------------
-
 _PIECES = "~pieces"  # fragments of a string, stored in its object
-_STRINGS = frozenset({*THOUGHTS, "content", "refusal"})
-_ACCUMULATING = frozenset({*_STRINGS, "arguments", "input", "data", "transcript", "text", "summary"})
-
-
-class _Pieces(list[str]):
-    """The fragments of a string."""
-
-
-def _merge_delta(known: dict[str, Any], delta: dict[str, Any], accumulator: Iterable[str]) -> None:
-    """Merges a delta: strings under these names are appended, lists joined by `index`, other values replaced."""
-    for key, value in delta.items():
-        before = known.get(key)
-        if isinstance(value, str) and key in accumulator and before:
-            if isinstance(before, _Pieces):
-                before.append(value)
-            else:
-                known[key] = _Pieces([str(before), value])
-        elif isinstance(value, dict) and isinstance(before, dict):
-            _merge_delta(before, value, accumulator)
-        elif isinstance(value, list) and isinstance(before, list):
-            for item in value:
-                # In deltas, entries of a list that belong together have the same `index`; those without one are
-                # complete.
-                index = item.get("index") if isinstance(item, dict) else None
-                alike = (other for other in reversed(before) if isinstance(other, dict) and other.get("index") == index)
-                found = None if index is None else next(alike, None)
-                if found is None:
-                    before.append(item)
-                else:
-                    _merge_delta(found, item, accumulator)
-        # Later chunks repeat fields as null or "", which must not replace the value.
-        elif key not in known or (value is not None and not (value == "" and before)):
-            known[key] = value
-
-
-def _joined(value: Any) -> Any:
-    """A value with all fragments joined."""
-    if isinstance(value, _Pieces):
-        return "".join(value)
-    if isinstance(value, dict):
-        return {key: _joined(item) if isinstance(item, (dict, list)) else item for key, item in value.items()}
-    return [_joined(item) for item in value] if isinstance(value, list) else value
-
-
-# --- calls -----------------------------------------------------------------------------------------------------------
-
-
-class _Call:
-    """The deltas of one call so far."""
-
-    __slots__ = ("id", "key", "name", "pieces", "wire")
-
-    def __init__(self) -> None:
-        self.wire: dict[str, Any] = {}
-        self.pieces: list[str] = []
-        self.key: int | None = None
-        self.id: str | None = None
-        self.name: str | None = None
-
-    def is_custom(self) -> bool:
-        return "custom" in self.wire
-
-    def finished(self, wire: dict[str, Any]) -> Block:
-        return decode_call(wire, lambda: self.id or "", answer=True)
-
-    def note(self, delta: dict[str, Any]) -> None:
-        """Records the fields of a delta beside argument text. Names are replaced, not appended; blanks are ignored."""
-        for key, value in delta.items():
-            if key == "function" or key == "custom":
-                inner = self.wire.setdefault(key, {})
-                for name, given in (value or {}).items():
-                    if name not in inner or (given and name not in ("arguments", "input")):
-                        inner[name] = given
-                if self.name:
-                    inner["name"] = self.name
-            elif key == "id":
-                self.wire[key] = self.id or value
-            elif key != "index" and (key not in self.wire or value):
-                self.wire[key] = value
-
-    def known(self) -> dict[str, Any]:
-        """The call as known at its start, without arguments."""
-        if self.is_custom():
-            return {**self.wire, "custom": {**self.wire["custom"], "input": ""}}
-        return {**self.wire, "function": {**self.wire["function"], "arguments": "{}"}}
-
-    def whole(self) -> dict[str, Any]:
-        """The call as in a whole answer."""
-        for kind, field in (("function", "arguments"), ("custom", "input")):
-            if kind in self.wire and self.pieces:
-                return {**self.wire, kind: {**self.wire[kind], field: "".join(self.pieces)}}
-        return self.wire
-
-
-def _begins_another(call: _Call, text: str | None, name: Any, arguments: Any) -> bool:
-    """Whether a delta with a known index begins another call: some hosts reuse an index.
-
-    It does with another id and a name, or no other field; another id with arguments only is a host that changes ids.
-    """
-    if text is not None and call.id is not None and text != call.id:
-        return bool(name) or not arguments
-    return text is None and bool(name and call.name and name != call.name and call.pieces)
-
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
 
@@ -223,8 +118,8 @@ class StreamDecoder(Decoder):
         self._key = -1  # of the block that opened last: the number of blocks before it
         self._track = ""  # its field of the message
         self._pairing = ResultPairing(self._mint)
-        self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
+        self._calls: list[CallParts] = []
+        self._by_index: dict[int, CallParts] = {}
         self._opened = 0  # how many of the calls are open
         self._details = _Details()
         # The next chunk, if it looks like the last one: its track, its choice without the delta, its delta without the
@@ -354,7 +249,7 @@ class StreamDecoder(Decoder):
             elif key == "usage":
                 self._choice[key] = value  # some hosts send growing counts in every chunk: the last counts, no sum
             elif key not in ("delta", "message", "index"):
-                _merge_delta(self._choice, {key: value}, ())
+                merge_delta(self._choice, {key: value}, ())
 
     def _read_many(self, delta: dict[str, Any], reported: list[str]) -> None:
         """A delta of several kinds: thinking first, then text, then calls; the same text is read once."""
@@ -373,13 +268,13 @@ class StreamDecoder(Decoder):
         others = [key for key in reported if key not in THOUGHTS or delta[key].__class__ is not str]
         if "function_call" in others and repeats_call(delta):
             others.remove("function_call")
-            _merge_delta(self._message, {"function_call": delta["function_call"]}, _ACCUMULATING)
+            merge_delta(self._message, {"function_call": delta["function_call"]}, ACCUMULATING)
         for key in others if len(others) == 1 else sorted(others, key=lambda key: RANKS.get(key, len(RANKS))):
             self._read_field(key, delta[key])
         self._details.repeated = ""
 
     def _read_field(self, key: str, value: Any) -> None:
-        if key in _STRINGS and isinstance(value, str):
+        if key in STRINGS and isinstance(value, str):
             self._read_text(key, value)
         elif key == "tool_calls" and isinstance(value, list):
             self._read_calls(value)
@@ -396,7 +291,7 @@ class StreamDecoder(Decoder):
         elif key in ("audio", "function_call") and isinstance(value, dict):
             # Opened when its id or name is known.
             wire = self._message[key] = fields_of(self._message.get(key))
-            _merge_delta(wire, value, _ACCUMULATING)
+            merge_delta(wire, value, ACCUMULATING)
             if key not in self._tracked and (is_audio(wire) if key == "audio" else is_legacy_call(wire)):
                 self._open(key, AudioBlock() if key == "audio" else OpaqueBlock(dialect=API, value={}))
                 self._tracked[key] = self._key
@@ -405,18 +300,18 @@ class StreamDecoder(Decoder):
                 self._open("images", decode_part(image))
                 self._record.close(self._key, decode_part(image))
         else:
-            _merge_delta(self._message, {key: value}, ())
+            merge_delta(self._message, {key: value}, ())
 
     def _read_other(self, choice: dict[str, Any]) -> None:
         """Another choice than the first: assembled as in a whole answer."""
         known = self._others.setdefault(choice["index"], {})
         for key, value in choice.items():
             if key in ("delta", "message"):
-                _merge_delta(known.setdefault("message", {}), value or {}, _ACCUMULATING)
+                merge_delta(known.setdefault("message", {}), value or {}, ACCUMULATING)
             elif key == "finish_reason":
                 known[key] = value or known.get(key)
             else:
-                _merge_delta(known, {key: value}, ())
+                merge_delta(known, {key: value}, ())
 
     # blocks
 
@@ -474,7 +369,7 @@ class StreamDecoder(Decoder):
     # Mistral), an empty id in later deltas, indices from 1: so neither the index nor the number of deltas is relied on.
     def _read_calls(self, deltas: list[Any]) -> None:
         """Handles the calls of one chunk. A call opens when its id and name are known, and all before it are open."""
-        touched: list[_Call] = []  # in this chunk
+        touched: list[CallParts] = []  # in this chunk
         for delta in deltas:
             function = delta.get("function") or {}
             arguments = function.get("arguments")
@@ -499,14 +394,14 @@ class StreamDecoder(Decoder):
                     self._open_calls()
             touched.append(call)
 
-    def _find_call(self, delta: dict[str, Any], function: dict[str, Any], touched: list[_Call]) -> _Call:
+    def _find_call(self, delta: dict[str, Any], function: dict[str, Any], touched: list[CallParts]) -> CallParts:
         """The call of a delta: by its index, else by its id, else the last one; or a new one."""
         index, given, name = delta.get("index"), real_id(delta.get("id")), function.get("name")
         index = natural(index) if isinstance(index, str) else whole(index)  # some hosts send a string
-        call: _Call | None
+        call: CallParts | None
         if index is not None:
             call = self._by_index.get(index)
-            if call is not None and _begins_another(call, given, name, function.get("arguments")):
+            if call is not None and begins_another(call, given, name, function.get("arguments")):
                 call = None
         elif given is not None:
             call = next((known for known in self._calls if known.id == given), None)
@@ -517,7 +412,7 @@ class StreamDecoder(Decoder):
             if call is not None and name and call.name and (name != call.name or call in touched):
                 call = None
         if call is None:
-            call = _Call()
+            call = CallParts()
             self._calls.append(call)
             if index is not None:
                 self._by_index[index] = call
@@ -604,7 +499,7 @@ class StreamDecoder(Decoder):
     def _finish(self) -> None:
         if not self._message and not self._choice and self._others:
             first = self._others.pop(min(self._others, key=str))
-            self._read_choice(_joined(first))
+            self._read_choice(joined(first))
         self._close_blocks()
         if self._latest:
             self._merge_envelope(self._latest)
@@ -613,7 +508,7 @@ class StreamDecoder(Decoder):
         beside: dict[str, Any] = {MESSAGE: extra_fields} if extra_fields else {}
         if self._others:
             beside[CHOICES] = [
-                _joined(other) for _, other in sorted(self._others.items(), key=lambda item: str(item[0]))
+                joined(other) for _, other in sorted(self._others.items(), key=lambda item: str(item[0]))
             ]
         choice = self._choice or None
         if choice is not None and isinstance(choice.get("error"), dict):  # OpenRouter sends errors inside a choice
@@ -642,7 +537,7 @@ class StreamDecoder(Decoder):
             return decode_detail(entry, self._details.numbers[key])
         for track, at in self._tracked.items():
             if at == key:
-                given = _joined(self._message.pop(track))
+                given = joined(self._message.pop(track))
                 if track == "audio":
                     return decode_assistant_audio(given, answer=True)
                 return OpaqueBlock(dialect=API, value={track: given})
@@ -688,7 +583,7 @@ class StreamDecoder(Decoder):
         encoded = encode_assistant(content, marks, self._compat, QUIET, answer=True)
         beside = {
             key: value
-            for key, value in _joined(self._message).items()
+            for key, value in joined(self._message).items()
             if not (encoded.get(key) and key in _GIVEN) or (key == "content" and value)
         }
         wire = {**encoded, **beside}
@@ -951,7 +846,10 @@ class StreamEncoder(Encoder):
             return b""
         self._once.update(delta)
         if "tool_calls" in delta:
-            delta["tool_calls"] = [{"index": self._encoded_calls, **call} for call in delta["tool_calls"]]
+            delta["tool_calls"] = [
+                {"index": self._encoded_calls, **call} if isinstance(call, dict) else call
+                for call in delta["tool_calls"]
+            ]
             self._encoded_calls += 1
         if DETAILS in delta:
             self._encoded_details += 1
