@@ -6,12 +6,13 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from fuzz.outcomes import FRAGMENTS, outcome
-from interlingua.dialects import Dialect, dialect
+from interlingua.dialects import WIRES, Dialect, dialect
 from interlingua.values.canonical import dump, load
 from interlingua.values.errors import InterlinguaError, ProviderError
+from interlingua.values.events import Done, Error
 from interlingua.values.messages import AssistantMessage
 from interlingua.values.request import Conversation, Request
-from laws.wires import every_dialect, owner, spelled, through_json
+from laws.wires import decode_stream, every_dialect, owner, spelled, stream_of, through_json
 from strategies import json_values, messages_for_answers, mutated, requests, wellformed_requests
 
 
@@ -72,7 +73,7 @@ def test_a_request_that_is_slightly_wrong_comes_back_or_is_refused(name: str, da
 @given(data=st.data())
 def test_an_answer_that_is_slightly_wrong_comes_back_or_is_refused(name: str, data: st.DataObject) -> None:
     """
-    The same for whole answers.
+    The same for whole answers. Each wire writes what was understood, whole and as a stream, that its decoder takes.
     """
     wire = dialect(name)
     body = data.draw(mutated(through_json(wire.encode_response(data.draw(messages_for_answers(owner(name)))).body)))
@@ -81,6 +82,10 @@ def test_an_answer_that_is_slightly_wrong_comes_back_or_is_refused(name: str, da
     message = outcome(wire.decode_response, body)
     if isinstance(message, AssistantMessage):
         assert spelled(body) == spelled(wire.encode_response(load(dump(message), AssistantMessage)).body)
+        for target in (name, data.draw(st.sampled_from(sorted(WIRES)))):
+            outcome(dialect(target).encode_response, message)
+            events = decode_stream(dialect(target), [stream_of(dialect(target), message)])
+            assert isinstance(events[-1], Error if message.stop_reason == "error" else Done | Error)
 
 
 @every_dialect

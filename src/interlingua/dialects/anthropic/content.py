@@ -293,7 +293,7 @@ def encode_cache(cache: CacheMarker) -> dict[str, Any]:
 def encode_content(content: Content, report: Reporter) -> Any:
     if content is None or isinstance(content, str):
         return content
-    return encode_blocks(content, encode_block, report)
+    return encode_blocks(content, encode_block, report, API)
 
 
 def decode_content(content: Any) -> Content:

@@ -431,8 +431,9 @@ class StreamEncoder(Encoder):
         place, sent, item = self._places.end(index), self._started.pop(index), encode_call(call, QUIET)
         rest = {key: value for key, value in item.items() if key != "function" and sent.get(key) != value}
         function = {key: value for key, value in item["function"].items() if key not in sent["function"]}
-        if not sent["function"]["arguments"] and item["function"]["arguments"] != NO_ARGUMENTS:
-            function["arguments"] = item["function"]["arguments"]
+        arguments = item["function"].get("arguments", NO_ARGUMENTS)
+        if not sent["function"]["arguments"] and arguments != NO_ARGUMENTS:
+            function["arguments"] = arguments
         rest |= {"function": function} if function else {}
         end: dict[str, Any] = {"type": "tool-call-end", "index": place}
         return _event({**end, "delta": {"message": {"tool_calls": rest}}} if rest else end)

@@ -322,7 +322,7 @@ def encode_content(content: Content, report: Reporter) -> list[Any] | None:
         # A string is encoded like one text part, and decoded as one.
         report.lost("content", "content is a list of parts in this wire", "record", field="content")
         return [{"text": content}]
-    return encode_blocks(content, encode_block, report)
+    return encode_blocks(content, encode_block, report, API)
 
 
 def listed(value: Any) -> Any:

@@ -342,7 +342,7 @@ def _encode_cache(cache: CacheMarker) -> dict[str, Any]:
 def encode_content(content: Content, report: Reporter) -> Any:
     if content is None or isinstance(content, str):
         return content
-    return encode_blocks(content, encode_part, report)
+    return encode_blocks(content, encode_part, report, API)
 
 
 # --- message items ---------------------------------------------------------------------------------------------------
