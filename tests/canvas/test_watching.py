@@ -29,6 +29,7 @@ from canvas.test_live import Viewer
 from interlingua.canvas.library import ImportCache, Library
 from interlingua.canvas.server import Canvas
 from interlingua.sessions import Session, store_at
+from interlingua.sessions.watching import FolderWatch
 
 
 async def listed(browser: Browser, count: int) -> list[Any]:
@@ -268,6 +269,26 @@ async def test_sessions_of_other_processes_appear_in_the_list(tmp_path: Path) ->
         with Session.open("new", home=tmp_path) as session:
             session.append(il.UserMessage(content="Hello"))
 
+    async with browsing(tmp_path) as (_, browser):
+        assert (await event_after(browser, "session", write))["key"] == "own~main~new"
+
+
+async def test_a_session_that_is_written_while_the_canvas_starts_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Viewers have a list before the canvas knows all files."""
+    is_written, scan = asyncio.Event(), FolderWatch.scan
+
+    async def late(self: FolderWatch) -> list[Path]:
+        await is_written.wait()
+        return await scan(self)
+
+    def write() -> None:
+        with Session.open("new", home=tmp_path) as session:
+            session.append(il.UserMessage(content="Hello"))
+        is_written.set()
+
+    monkeypatch.setattr(FolderWatch, "scan", late)
     async with browsing(tmp_path) as (_, browser):
         assert (await event_after(browser, "session", write))["key"] == "own~main~new"
 

@@ -37,7 +37,7 @@ ATTEMPTS = [
     "cat /proc/{pid}/cwd/credentials.json",
     "ls -l /proc/{pid}/fd && echo nobody",
     "umount {home}; cat {home}/credentials.json",
-    "ln {home}/credentials.json /tmp/x; cat /tmp/x",
+    "ln {home}/credentials.json {home}-link; cat {home}-link",
     "kill -0 {pid} && echo nobody-alive",
 ]
 

@@ -7,6 +7,7 @@ A `Watcher` imports the changed files of one program (or of any folder) and noti
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import logging
 import re
 import time
@@ -286,10 +287,12 @@ async def follow_home(canvas: OpenSessions) -> None:
     library = canvas.library
     root = library.home / "agents"
     watch = FolderWatch(root, lambda path: path.suffix == ENDING and path.parent.name == "sessions", depth=2)
+    began = time.time() - 1.0  # the times of files may be rounded down
     try:
-        await watch.scan()
+        # Viewers may have had their list before the first scan.
+        changed = [*itertools.takewhile(lambda path: _changed_since(path, began), await watch.scan())]
         while True:
-            for path in await watch.wait(RESCAN):
+            for path in changed:
                 place = library.own_session(path)
                 if place is None:
                     continue
@@ -299,8 +302,16 @@ async def follow_home(canvas: OpenSessions) -> None:
                 else:
                     canvas.session_gone(place.key)
             await asyncio.sleep(SETTLE)
+            changed = await watch.wait(RESCAN)
     finally:
         watch.close()
+
+
+def _changed_since(path: Path, moment: float) -> bool:
+    try:
+        return path.stat().st_mtime >= moment
+    except OSError:  # it is gone, which is a change
+        return True
 
 
 async def follow_store(canvas: OpenSessions) -> None:
