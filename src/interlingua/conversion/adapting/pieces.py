@@ -347,9 +347,7 @@ def count_totals(
 def _is_kept(following: tuple[Message, ...], made: tuple[Message, ...]) -> bool:
     """Whether the last messages are still those that follow, alone or beside results."""
     last = made[len(made) - len(following) :]
-    return len(made) >= len(following) and all(
-        one == replace(given, extra=one.extra) for one, given in zip(last, following, strict=True)
-    )
+    return tuple(replace(one, extra={}) for one in last) == following
 
 
 def with_next(cut: Iterable[T]) -> Iterator[tuple[T, T | None]]:
