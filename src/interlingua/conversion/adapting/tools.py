@@ -315,7 +315,7 @@ _ANY_ID = NameRule(r"[A-Za-z0-9_-]+", 64)
 
 
 def fitting(name: str, nth: int, rule: NameRule | None, used: Container[str]) -> str:
-    if name and nth == 0 and name not in used and (rule is None or rule.allows(name)):
+    if name and name not in used and (rule is None or rule.allows(name)):
         return name
     attempt = 0
     while (new := _hashed(name, f"{nth}.{attempt}", rule or _ANY_ID)) in used:
