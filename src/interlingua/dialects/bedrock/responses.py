@@ -459,9 +459,7 @@ class StreamEncoder(Encoder):
         return _event("messageStart", self._first)
 
     def _text(self, index: int, text: str) -> bytes:
-        if self._whole and index in self._whole:
-            return b""
-        return _delta(index, {"text": text})
+        return b"" if index in self._whole else _delta(index, {"text": text})
 
     def _thinking(self, index: int, text: str) -> bytes:
         return b"" if index in self._sealed else _delta(index, {"reasoningContent": {"text": text}})
