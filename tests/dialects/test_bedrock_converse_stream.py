@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlingua.dialects import bedrock as bedrock
+from interlingua.dialects.bedrock import facts
 from interlingua.dialects.bedrock.facts import GUARDED
 from interlingua.dialects.framing import AWSEventStream, JSONArray, write_aws
 from interlingua.dialects.provider_errors import is_overflow
@@ -685,6 +686,16 @@ def test_a_role_that_is_not_known_is_no_field_of_its_message() -> None:
     assert returned(body) == body
 
 
+def test_a_document_in_pieces_is_sent_in_pieces_of_its_text() -> None:
+    """Not in those that it was read from, if the text has changed since."""
+    document = {"format": "md", "name": "n", "source": {"content": [{"text": "one"}, {"text": "two"}]}}
+    (message,) = bedrock.decode_request({"messages": [user({"document": document})]}).context.messages
+    (block,) = message.content  # type: ignore[union-attr, misc]
+    changed = asked(UserMessage(content=(replaced(block, text="onesix"),)))
+    (sent,) = bedrock.encode_request(changed).body["messages"][0]["content"]
+    assert sent["document"]["source"] == {"content": [{"text": "one"}, {"text": "six"}]}
+
+
 def test_a_document_of_text_is_its_text() -> None:
     document = {"format": "md", "name": "n", "source": {"text": "x"}}
     (message,) = bedrock.decode_request({"messages": [user({"document": document})]}).context.messages
@@ -984,6 +995,20 @@ def service() -> Any:
 def operation(name: str) -> OperationModel:
     model: OperationModel = service().operation_model(name)
     return model
+
+
+@pytest.mark.parametrize(
+    ("shape", "known"),
+    [
+        ("StopReason", facts.STOP_REASONS),
+        ("ImageFormat", facts.IMAGES),
+        ("DocumentFormat", facts.DOCUMENTS),
+        ("VideoFormat", facts.VIDEOS),
+        ("AudioFormat", facts.SOUNDS),
+    ],
+)
+def test_the_names_of_the_wire_are_those_of_botocore(shape: str, known: dict[str, str]) -> None:
+    assert set(service().shape_for(shape).enum) == known.keys()
 
 
 def as_given(value: Any, shape: Shape) -> Any:
@@ -1431,6 +1456,32 @@ STREAMS: dict[str, tuple[list[tuple[str, dict[str, Any]]], list[Any]]] = {
         ],
         [call("t1"), call("t2")],
     ),
+    "thinking that is never closed, and a call": (
+        [
+            delta({"reasoningContent": {"text": "t"}}),
+            delta({"reasoningContent": {"signature": "s1"}}),
+            start({"toolUse": {"toolUseId": "t1", "name": "look"}}),
+            *(delta({"toolUse": {"input": "{}"}}), stop()),
+        ],
+        [{"reasoningContent": {"reasoningText": {"text": "t", "signature": "s1"}}}, call("t1")],
+    ),
+    "a call of which it is learned late that the provider runs it": (
+        [
+            start({"toolUse": {"toolUseId": "s1", "name": "code"}}),
+            *(delta({"toolUse": {"input": "{", "type": "server_tool_use"}}), stop()),
+        ],
+        [{"toolUse": {"toolUseId": "s1", "name": "code", "type": "server_tool_use", "input": {}}}],
+    ),
+    "text under the index of a tool that the provider runs": (
+        [
+            start({"toolUse": {"toolUseId": "s1", "name": "code", "type": "server_tool_use"}}),
+            *(delta({"toolUse": {"input": '{"a":1}'}}), delta({"text": "a"}), stop()),
+        ],
+        [
+            {"toolUse": {"toolUseId": "s1", "name": "code", "type": "server_tool_use", "input": {"a": 1}}},
+            {"text": "a"},
+        ],
+    ),
     "starts of another shape": (
         [start({"toolUse": {"name": "look"}}), stop(), start({"image": "x"}, 1), stop(1)],
         [{"toolUse": {"name": "look"}}, {"image": "x"}],
@@ -1724,6 +1775,13 @@ def test_a_new_answer_has_every_field_of_the_wire() -> None:
     assert bedrock.encode_response(filtered).body["stopReason"] == "guardrail_intervened"
 
 
+def test_an_answer_of_another_wire_has_a_stop_reason_of_this_one() -> None:
+    reasons = {"stop": "end_turn", "toolUse": "tool_use", "length": "max_tokens", "error": "content_filtered"}
+    for reason, expected in {**reasons, "aborted": "end_turn"}.items():
+        message = AssistantMessage(content="a", stop_reason=reason)  # type: ignore[arg-type]
+        assert bedrock.encode_response(message).body["stopReason"] == expected
+
+
 def test_a_total_is_kept_as_it_was_counted() -> None:
     usage = {"inputTokens": 3, "outputTokens": 5, "totalTokens": 99}
     found = bedrock.decode_response({**answered({"text": "a"}), "usage": usage}).usage
@@ -1737,6 +1795,27 @@ def test_fields_of_the_first_event_are_not_sent_again() -> None:
     body = streamed(bedrock.decode_response(answer))
     events = [json.loads(frame.data) for frame in bedrock.framing().feed(body)]
     assert [sum("new" in json.dumps(event) for event in events), "output" in events[-1]] == [1, False]
+
+
+def test_the_first_event_has_the_role_alone() -> None:
+    sent = [json.loads(frame.data) for frame in AWSEventStream().feed(streamed(AssistantMessage(content="a")))]
+    assert sent[0] == {"role": "assistant"}
+
+
+def test_sealed_thinking_is_sent_without_its_text() -> None:
+    """A block is text or sealed: clients that put deltas together take one of them."""
+    sealed = ThinkingBlock(thinking="[hidden]", thinking_signature="AAAA", redacted=True)
+    message = AssistantMessage(content=(sealed,), stop_reason="stop")
+    sent = [(frame.event, json.loads(frame.data)) for frame in AWSEventStream().feed(streamed(message))]
+    assert sent[1:-2] == [delta({"reasoningContent": {"redactedContent": "AAAA"}}), stop()]
+
+
+def test_an_aborted_answer_has_no_stop_reason_of_its_own() -> None:
+    """Its stream ends in an exception, also if the answer came without a stop reason."""
+    answer = {key: value for key, value in answered({"text": "a"}).items() if key != "stopReason"}
+    aborted = msgspec.structs.replace(bedrock.decode_response(answer), stop_reason="aborted")
+    last = AWSEventStream().feed(streamed(aborted))[-1]
+    assert (last.headers or {})[":message-type"] == "exception"
 
 
 def test_botocore_reads_our_streams() -> None:
