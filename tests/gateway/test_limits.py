@@ -223,6 +223,8 @@ async def test_a_tier_of_unknown_price_has_no_highest_cost() -> None:
     body = {"messages": [], "performanceConfig": {"latency": "optimized"}, "serviceTier": {"type": "priority"}}
     asked = il.dialect("bedrock").decode_request(body, model="m")
     assert "priority+latency=optimized" == requested_tier(bedrock, asked)
+    standard = il.dialect("bedrock").decode_request({"messages": [], "performanceConfig": {"latency": "standard"}})
+    assert requested_tier(bedrock, standard) is None
     assert requested_tier(replace(model, api="ollama-chat"), asked) is None
     assert requested_tier(model, asked) is None
 
