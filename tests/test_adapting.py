@@ -51,6 +51,7 @@ GPT = ModelDescriptor(id="gpt-5", api="openai-responses")
 CHAT = ModelDescriptor(id="gpt-4o", api="openai-completions")
 LLAMA = ModelDescriptor(id="llama3.3", api="ollama-chat")
 HI = UserMessage(content="Hello")
+THINKING = Reasoning(budget=2000)
 
 
 def request(*messages: Any, extra: Any = None, **fields: Any) -> Request:
@@ -304,6 +305,18 @@ def test_a_tool_turn_that_began_without_thinking_ends_without_it() -> None:
     assert il.adapt(source, CLAUDE).request.options.reasoning == Reasoning(enabled=False)
 
 
+def test_a_tool_turn_that_another_model_took_over_ends_without_thinking() -> None:
+    """Though it began with Claude's own: what Claude would have to continue is not its own."""
+    first, second = (ToolCall(id=id, name="look", arguments={}) for id in ("c1", "c2"))
+    thought = ThinkingBlock(thinking="Hm", thinking_signature="c2ln")
+    own = AssistantMessage(content=(thought, first), api=CLAUDE.api, model=CLAUDE.id, stop_reason="toolUse")
+    other = AssistantMessage(content=(second,), api=GPT.api, model=GPT.id, stop_reason="toolUse")
+    found = [ToolResultMessage(tool_call_id=id, tool_name="look", content="x", is_error=False) for id in ("c1", "c2")]
+    for last, reasoning in ((other, Reasoning(enabled=False)), (replace(own, content=(thought, second)), THINKING)):
+        adapted = il.adapt(request(HI, own, found[0], last, found[1], reasoning=THINKING), CLAUDE).request
+        assert (adapted.options.reasoning, adapted.context.messages[1]) == (reasoning, own)
+
+
 def test_claude_continues_no_answer_while_it_thinks() -> None:
     begun = AssistantMessage(content="It is", api=CLAUDE.api, model=CLAUDE.id)
     source = request(HI, begun, max_tokens=8000)
@@ -402,6 +415,15 @@ def test_a_text_signature_of_another_model_is_dropped() -> None:
     assert ("$.messages[1].content[0].textSignature", "dropped") in {(x.path, x.severity) for x in adapted.losses}
 
 
+def test_thinking_before_a_signature_without_text_is_kept() -> None:
+    """Gemini sends the signature of its answer in a last part with an empty text."""
+    gemini = ModelDescriptor(id="gemini-3-pro", api="google-generative-ai")
+    content = (ThinkingBlock(thinking="Hm"), TextBlock(text="", text_signature="c2ln"))
+    source = request(HI, AssistantMessage(content=content, api=gemini.api, model=gemini.id), HI)
+    adapted = il.adapt(source, gemini)
+    assert (adapted.request.context.messages, adapted.losses) == (source.context.messages, ())
+
+
 def test_a_tool_is_offered_once_and_only_where_it_can_run() -> None:
     own = ToolSpec(name="web_search", dialect=CLAUDE.api, value={"type": "web_search_20250305", "name": "web_search"})
     look = ToolSpec(name="look", description="first", input_schema={"type": "object", "properties": {}})
@@ -461,6 +483,13 @@ def test_a_generated_id_avoids_those_in_use(name: str) -> None:
 def test_a_limit_is_lowered_only_above_what_the_model_gives(given: int, sent: int, losses: int) -> None:
     adapted = il.adapt(request(HI, max_tokens=given), replace(CHAT, max_tokens=100))
     assert (adapted.request.options.max_tokens, len(adapted.losses)) == (sent, losses)
+
+
+@pytest.mark.parametrize(("api", "kept"), [("", None), ("anthropic-messages", 0.5)])
+def test_a_model_without_a_wire_is_one_of_the_target(api: str, kept: float | None) -> None:
+    """The id of another wire's model is still to be replaced: its rules do not hold for what is sent."""
+    source = replace(request(HI, temperature=0.5), model=ModelDescriptor(id="gpt-5", api=api))
+    assert il.adapt(source, "openai-completions").request.options.temperature == kept
 
 
 @pytest.mark.parametrize(("model", "kept"), [("o3", None), ("gpt-4o", False), ("gpt-5", False), ("some-model", False)])

@@ -314,6 +314,14 @@ def test_a_history_with_its_own_ids_is_cut_in_the_first_pass() -> None:
     assert not first.is_valid
 
 
+def test_a_run_is_cut_between_its_rounds_in_the_first_pass() -> None:
+    first = FirstPass(least=1)
+    messages = [il.UserMessage(content="Hi"), *_round(0), *_round(1), *_round(2)]
+    cut = [found for at, message in enumerate(messages) if (found := first.add(at, message)) is not None]
+    assert [3, 2, 2] == [len(piece) for piece in (*cut, first.close())]
+    assert first.is_valid
+
+
 def test_a_history_is_cut_where_calls_have_no_result_anywhere() -> None:
     """Interrupted calls, and lines of a program between turns, are common in session files."""
     answer = il.AssistantMessage(content=(il.ToolCall(id="a", name="read", arguments={}),), stop_reason="toolUse")
@@ -352,6 +360,18 @@ def test_a_run_without_user_messages_is_cut_between_its_rounds() -> None:
     assert [6] == _cut([ask, call, thought, answer, *_round(1)])
     late, unanswered = _round(1)[1], _round(2)[0]
     assert [6] == _cut([_round(1)[0], ask, unanswered, late, *_round(3)])
+    assert [3, 3] == _cut([ask, *_round(0), *_round(1), il.AssistantMessage(content=None)])
+
+
+def test_a_history_is_not_cut_before_an_answer_with_a_role_of_another_wire() -> None:
+    """What follows a piece is one of our messages; the answer is read as one, and is adapted with the round before."""
+    result = _round(1)[1]
+    item = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    answer = CustomMessage("model", {"content": "Yes", "tool_calls": [item]})
+    messages = [il.UserMessage(content="Hi"), *_round(0), answer, result, *_round(2)]
+    assert [5, 2] == _cut(messages)
+    context = Context(messages=tuple(messages))  # type: ignore[arg-type]
+    assert 2 == adapts_the_same(Request(model=ModelDescriptor(id="m"), context=context), "anthropic-messages")
 
 
 def test_large_messages_are_cut_into_pieces_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
