@@ -18,6 +18,7 @@ from interlingua.conversion.adapting.adapter import adapt
 from interlingua.conversion.checks import ADVICE, too_few
 from interlingua.conversion.sources import Source, documents
 from interlingua.dialects import DIALECTS, WIRES
+from interlingua.values.canonical import dump
 from interlingua.values.messages import UserMessage
 from interlingua.values.request import Context, Conversation, ModelDescriptor, OutputSchema, Request
 from laws.wires import every_dialect
@@ -834,3 +835,9 @@ def test_extras_of_a_request_may_be_any_value() -> None:
         model=ModelDescriptor(id="m"), context=Context(messages=(UserMessage(content="Hi"),)), extra={"other": 1}
     )
     assert il.check(request) == ()
+    assert il.check(json.loads(dump(request)), "interlingua") == ()
+
+
+def test_a_mistake_beside_our_messages_is_found() -> None:
+    (finding,) = il.check({"messages": [USER], "system": "Be short."}, "interlingua")
+    assert (finding.path, finding.remedy) == ("$.system", 'write it as `systemPrompt`: "Be short."')

@@ -154,6 +154,12 @@ def test_a_single_broken_text_is_reported_wherever_it_stands(name: str, source: 
     assert len(found) > len(usual) == 0
 
 
+@pytest.mark.parametrize("name", ["anthropic-messages", "openai-completions", "google-generative-ai", "ollama-chat"])
+def test_a_broken_text_with_no_other_beside_it_is_reported(name: str) -> None:
+    broken = AssistantMessage(content=(TextBlock(text=BROKEN),))
+    assert losses.without_records(il.dialect(name).encode_response(broken).losses)
+
+
 def test_every_part_of_a_conversation_has_its_path() -> None:
     entry = Entry(message=UserMessage(content=BROKEN), id="2", parent_id="1", parents=("1",), extra={"y": {"b": 1}})
     source = Conversation(
