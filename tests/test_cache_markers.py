@@ -14,6 +14,7 @@ import interlingua as il
 from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import ROWS
+from interlingua.conversion.adapting.cache_markers import seconds
 from interlingua.dialects import dialect
 from interlingua.dialects.registry import limits_of
 from interlingua.testing import Server
@@ -548,3 +549,9 @@ def test_placed_markers_do_not_shape_what_came_before(source: Request) -> None:
         short, long = bodies[at], bodies[-1]
         if short and short == unmarked(short) and len(short) <= len(long) and short[-1]["role"] == "user":
             assert json.dumps(long)[: len(json.dumps(short[:-1])) - 1] == json.dumps(short[:-1])[:-1]
+
+
+def test_a_marker_may_live_for_days() -> None:
+    for ttl, expected in {"30s": 30, "5m": 300, "1h": 3600, "1d": 86_400, "soon": 300}.items():
+        assert seconds(CacheMarker(ttl=ttl)) == expected
+    assert seconds(CacheMarker()) == 300
