@@ -300,6 +300,15 @@ def test_what_is_private_is_suggested(text: str) -> None:
     assert [find for find in redaction.scan({"text": f"{'x ' * 100}{text} y"}) if find.suggested]
 
 
+@pytest.mark.parametrize("text", ["ghp_" + "16C7e42F292c6912E7710c", "DE89370400440532013000", "4111111111111111"])
+@pytest.mark.parametrize("before", ["caf\N{LATIN SMALL LETTER E}\N{COMBINING ACUTE ACCENT}", "a\N{MIDDLE DOT}"])
+def test_what_is_private_is_found_behind_a_sign_of_a_word(before: str, text: str) -> None:
+    """Unicode counts accents and dots to an identifier, expressions do not count them to a word."""
+    assert (before + text).isidentifier()
+    assert [text] == [find.text for find in redaction.scan({"text": before + text})]
+    assert [text] == [find.text for find in redaction.scan({before + text: 1})]
+
+
 PIECES = ["@", "a.b", "://", "u:p@", "/home/", "C:\\Users\\", "Users", "token", "=", ":", "12", "\u0663", "+", "-", "."]
 PIECES += [
     "sk-",

@@ -280,7 +280,8 @@ _PLAIN = frozenset({int, float, bool, type(None)})
 
 def _matches(text: str) -> bool:
     """Whether a pattern matches."""
-    if text.isidentifier():  # an id: many texts are one
+    # An id: many texts are one. Others than ASCII may have a boundary inside, behind a combining accent for one.
+    if text.isascii() and text.isidentifier():
         return any((found := one.regex.match(text)) and one.check(found[found.re.groups and 1]) for one in _IN_WORD)
     for needs, patterns in _BY_NEED:
         if needs is None or needs(text):
