@@ -270,3 +270,22 @@ def test_a_group_that_a_full_database_ends_leaves_nothing(tmp_path: Path, size: 
         assert ["a", "f"] == texts(session.messages)
         assert not session.problems
     store.close()
+
+
+@pytest.mark.parametrize("name", ["another", "s"])
+def test_a_session_that_was_never_committed_leaves_others_alone(tmp_path: Path, name: str) -> None:
+    """SQLite gives its number to the next session: neither its lines nor its end are that one's."""
+    store, others = (sqlite_store(tmp_path / "s.db") for _ in range(2))
+    with pytest.raises(ZeroDivisionError), store.grouped():
+        session = Session.open("s", store=store)
+        raise ZeroDivisionError
+    lines = [b'{"role":"session","id":"s"}', b'{"role":"user","content":"a","id":"a"}']
+    assert others.create("main", name, lambda: lines)
+    if name == "another":
+        with pytest.raises(SessionError, match="deleted; open it again"):
+            session.append(user("b"))
+    session.close()
+    with Session.open(name, store=others) as other:
+        assert ["a"] == texts(other.messages)
+    for one in (store, others):
+        one.close()

@@ -39,6 +39,7 @@ TABLES = (
         agent TEXT NOT NULL, name TEXT NOT NULL, wanted DOUBLE PRECISION NOT NULL, data {bytes} NOT NULL,
         PRIMARY KEY (agent, name))""",
 )
+_ITSELF = "WHERE number = ? AND agent = ? AND id = ?"
 _BLOCK, _BLOCKS = 64, 4  # lines per fetched block, and cached blocks
 
 
@@ -81,6 +82,7 @@ class SqlLog:
         self._database = database
         self._release = release
         self._number = number
+        self._named = agent, id
         self._count = 0
         self._head = ROOT
         self._blocks: dict[int, dict[int, tuple[LinePlace, bytes]]] = {}
@@ -163,15 +165,20 @@ class SqlLog:
         first, head = self._count, self._head
         try:
             with self._database.transaction():
+                self._modified()
                 head = _insert(self._database, self._number, lines, first, head, self.find)
-                now = int(time.time() * 1000)
-                self._database.rows("UPDATE sessions SET modified = ? WHERE number = ?", now, self._number)
                 self._database.notify(self._number)
         except SessionError:
             if not self._is_saved(first, lines):
                 raise
         self._count, self._head = first + len(lines), head
         return first
+
+    def _modified(self) -> None:
+        """Sets its time. By its name, too: the number of one that was never committed may be another's by now."""
+        written = f"UPDATE sessions SET modified = ? {_ITSELF} RETURNING number"
+        if not self._database.rows(written, int(time.time() * 1000), self._number, *self._named):
+            raise SessionError(f"{self.where}: not saved: the session was deleted; open it again")
 
     @contextlib.contextmanager
     def grouped(self) -> Iterator[None]:
@@ -210,7 +217,9 @@ class SqlLog:
             try:
                 if not self._count:  # no line was ever written
                     with contextlib.suppress(SessionError):
-                        self._database.rows("DELETE FROM sessions WHERE number = ?", self._number)
+                        # Another writer may have created it meanwhile.
+                        empty = f"{_ITSELF} AND NOT EXISTS (SELECT 1 FROM lines WHERE session = number)"
+                        self._database.rows(f"DELETE FROM sessions {empty}", self._number, *self._named)
             finally:
                 release()
 
