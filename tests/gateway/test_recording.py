@@ -4,6 +4,7 @@ import asyncio
 import base64
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -469,6 +470,32 @@ def test_records_that_arrive_together_are_one_commit_of_a_database(tmp_path: Pat
     assert sorted(found) == sorted(
         [["Hello", "New"], *([f"Hello {at}", f"Hi {at}", "And?", f"More {at}"] for at in range(5))]
     )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows deletes no open file")
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_what_follows_the_end_of_a_database_is_recorded_in_the_next(tmp_path: Path, is_replaced: bool) -> None:
+    """With all before it, which the client sends again: SQLite itself would write to the deleted file."""
+    place = tmp_path / "s.db"
+    writer = SessionWriter(sqlite_store(place))
+    assert [(1, None)] == _later(writer, 1, "a", "one")
+    for path in tmp_path.glob("s.db*"):
+        if path.is_file():
+            path.unlink()
+    if is_replaced:
+        with Session.open("other", agent=AGENT, store=f"sqlite:{place}") as other:
+            other.append(UserMessage(content="Other"))
+    for number, text in enumerate(("two", "three"), 2):
+        assert [(number, None)] == _later(writer, number, "a", text)
+    writer.close()
+    store = sqlite_store(place)
+    found = {info.id: info.title for info in store.sessions(AGENT)}
+    assert is_replaced == (found.pop("other", None) == "Other")
+    (id,) = found
+    with Session.open(id, agent=AGENT, store=store, read_only=True) as session:
+        assert ["two", "three"] == [text_of(session.entry(leaf.parent_id).message.content) for leaf in session.leaves()]
+        assert not session.problems
+    store.close()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no limit to set")

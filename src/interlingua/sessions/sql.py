@@ -461,12 +461,21 @@ def sqlite_store(path: Path | str) -> SqlStore:
     return SqlStore(_Sqlite(place))
 
 
+def _identity(path: Path) -> tuple[int, int]:
+    about = path.stat()
+    return about.st_dev, about.st_ino
+
+
 class _Sqlite:
     def __init__(self, path: Path) -> None:
         self.where = str(path)
         self._path = path
         self._lock = threading.RLock()
         self._depth = 0  # of transactions
+        self._connect()
+
+    def _connect(self) -> None:
+        path = self._path
         try:
             private_database(path)
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
@@ -477,13 +486,22 @@ class _Sqlite:
             self._connection.execute("PRAGMA foreign_keys = ON")
             for table in TABLES:
                 self._connection.execute(table.format(serial="INTEGER PRIMARY KEY", bytes="BLOB"))
+            self._file = _identity(path)
         except (sqlite3.Error, OSError) as error:
             why = reason(error) if isinstance(error, OSError) else error
             raise SessionError(f"{path}: not usable as a session database: {why}") from error
 
+    def _follow(self) -> None:
+        """Opens the file again if it was deleted or replaced: SQLite would go on with one that nobody can find."""
+        with contextlib.suppress(OSError):
+            if _identity(self._path) == self._file:
+                return
+        self._connection.close()  # first, since both have one log (sqlite.org/howtocorrupt.html, 2.4)
+        self._connect()
+
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._lock:
-            what = "not saved: " if self._connection.in_transaction else ""
+            what = "not saved: " if self._depth else ""
             try:
                 return self._connection.execute(statement, values).fetchall()
             except (sqlite3.Error, UnicodeError, OverflowError) as error:
@@ -494,6 +512,8 @@ class _Sqlite:
         with self._lock:
             if self._depth and not self._connection.in_transaction:  # see `_roll_back`
                 raise SessionError(f"{self.where}: not saved: an earlier error ended the transaction")
+            if not self._depth:
+                self._follow()
             # sqlite.org/lang_transaction.html: IMMEDIATE takes the write lock at once; a transaction that reads first
             # may fail when it writes. sqlite.org/lang_savepoint.html: savepoints nest, the latest of a name counts.
             begin, end = ("SAVEPOINT part", "RELEASE part") if self._depth else ("BEGIN IMMEDIATE", "COMMIT")
