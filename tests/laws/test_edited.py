@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from interlingua.values.messages import (
     AssistantMessage,
     Block,
     Citation,
+    CustomMessage,
     TextBlock,
     ThinkingBlock,
     ToolCall,
@@ -120,3 +122,19 @@ def test_an_edit_is_in_the_file_or_reported(name: str, conversation: il.Conversa
             continue
         body = encoded.body if isinstance(encoded.body, str) else json.loads(json.dumps(encoded.body))
         assert outline(edited) == outline(dialect(name).decode(body)), what
+
+
+@pytest.mark.parametrize(("name", "conversation"), list(conversations()))
+def test_an_answer_can_change_places_with_an_event(name: str, conversation: il.Conversation) -> None:
+    """What the file says of the answer's records is not the event's."""
+    entries = conversation.entries
+    for at, (one, other) in enumerate(pairwise(entries)):
+        if {AssistantMessage, CustomMessage} == {type(one.message), type(other.message)}:
+            swapped = (replace(one, message=other.message), replace(other, message=one.message))
+            edited = replace(conversation, entries=(*entries[:at], *swapped, *entries[at + 2 :]))
+            try:
+                body = json.loads(json.dumps(il.encode(edited, name, adapt=False).body))
+            except il.Unsupported:  # one of the formats that are read and returned
+                continue
+            calls = [one for one in outline(edited) if one[0] in ("assistant", "call")]
+            assert calls == [one for one in outline(dialect(name).decode(body)) if one[0] in ("assistant", "call")], at

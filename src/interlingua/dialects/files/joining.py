@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ...values.canonical import build, plain
 from ...values.losses import Loss, places
-from ...values.messages import AssistantMessage, Block, TextBlock, ToolCall, Usage, blocks_of
+from ...values.messages import AssistantMessage, Block, CustomMessage, TextBlock, ToolCall, Usage, blocks_of
 from ...values.request import Conversation, Entry
 from ..residual import with_residual
 from .records import RECORD
@@ -262,6 +262,9 @@ def _parts(
     entry: Entry, hints: Sequence[Mapping[str, Any]], api: str, moved: dict[str, str]
 ) -> Iterator[tuple[int, Sequence[Entry]]]:
     """The parts of an answer, each with its place."""
+    if isinstance(entry.message, CustomMessage):  # an event that took the place of an answer since
+        yield hints[0]["at"], (entry,)
+        return
     if all("of" in hint or isinstance(hint["blocks"], dict) for hint in hints):
         yield from _aligned(entry, hints, api)
         return
