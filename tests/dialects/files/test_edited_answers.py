@@ -413,3 +413,15 @@ def test_files_that_nobody_edited_come_back(name: str) -> None:
     lines = {"claude-code": SESSION, "codex-cli": ROLLOUT}[name]
     codec: Any = FORMATS[name].codec
     assert codec.encode(codec.decode(Lines(lines))).body == lines
+
+
+def test_a_result_whose_call_was_removed_is_reported() -> None:
+    """Its record holds the call, and an event stands before it now."""
+    item = {"id": "i1", "type": "command_execution", "command": "ls", "aggregated_output": "a", "exit_code": 0}
+    lines = [{"type": "turn.started"}, {"type": "item.completed", "item": {**item, "status": "completed"}}]
+    session = codex_exec.decode(Lines(lines))
+    (at,) = (at for at, entry in enumerate(session.entries) if isinstance(entry.message, il.AssistantMessage))
+    changed = replace(session, entries=(*session.entries[:at], *session.entries[at + 1 :]))
+    body, losses = codex_exec.encode(changed)
+    assert lines[:1] == body
+    assert ["ToolResultMessage"] == [loss.what for loss in losses]

@@ -382,6 +382,9 @@ class Records:
             encoded = first.fields if isinstance(first, CustomMessage) else self._encode(_messages_of(group), report)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # they were one record before
             raise Unsupported(self._api, f"a message of this format {WHY}", report.root or UNPLACED) from None
+        if isinstance(first, CustomMessage):
+            for entry in group[1:]:
+                report.lost(type(entry.message).__name__, "the call that has it in its record is not there any more")
         place = self._place(group[-1].id, group[0].parent_id)
         written = put_back({**place, **encoded}, group[0].extra.get(self._api, {}))
         if report is not QUIET and not report.losses and not isinstance(first, CustomMessage):
